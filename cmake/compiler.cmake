@@ -1,0 +1,34 @@
+# Language level, warnings as errors on our own targets, ccache, mold, sanitizers.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  # The sloppiness lets ccache serve files that use the precompiled header.
+  set(esm_launcher ${CMAKE_COMMAND} -E env
+      "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${esm_launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${esm_launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${esm_launcher})
+endif()
+
+add_library(esm_options INTERFACE)
+target_compile_options(esm_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wno-sign-conversion;-Werror;-fpch-preprocess>)
+target_include_directories(esm_options INTERFACE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+  target_link_options(esm_options INTERFACE -fuse-ld=mold)
+endif()
+
+if(ESM_SANITIZE)
+  # Vector checks of standard containers too; a finding ends the program.
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()

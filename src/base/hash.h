@@ -1,0 +1,34 @@
+// XXH3-128 content hashes (fast: many GB/s) for caches and checkpoints. They find damage, not malice.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace esm {
+
+/// Running XXH3-128 hash.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(Hasher&&) noexcept;
+  Hasher& operator=(Hasher&&) noexcept;
+
+  void update(std::span<const std::byte> bytes);
+  void update(std::string_view text);
+  /// 32 lower-case hexadecimal digits of everything seen so far.
+  std::string hex() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string hash_hex(std::string_view text);
+std::string hash_hex(std::span<const std::byte> bytes);
+/// Hash of a file's content. Throws DataError when it cannot be read.
+std::string hash_file(const std::string& path);
+
+}  // namespace esm

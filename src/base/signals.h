@@ -1,0 +1,24 @@
+// SIGINT, SIGTERM and SIGUSR1 ask for a stop at the next step border; the handlers only set a flag.
+#pragma once
+#include <string>
+
+namespace esm {
+
+/// Installs handlers for SIGINT, SIGTERM and SIGUSR1 (SIGPIPE is ignored) and puts the old ones back at the end.
+/// A further signal within kGraceSeconds of the first does not abort anything; after that a second SIGINT ends the
+/// process at once (exit code 130), so that a hung program can still be left with Ctrl-C.
+class StopSignals {
+ public:
+  static constexpr int kGraceSeconds = 5;
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// Number of the first signal that came, or 0.
+  static int received();
+  /// "SIGTERM", ...
+  static std::string name(int signal);
+};
+
+}  // namespace esm
