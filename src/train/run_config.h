@@ -1,0 +1,164 @@
+// Everything a training run can be told, from one declaration a field. Sections live beside their users.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "config/field.h"
+#include "data/data_config.h"
+#include "models/esm2_config.h"
+#include "precision/recipe.h"
+#include "train/schedule.h"
+
+namespace esm::train {
+
+/// kNone: every activation that backward needs is kept; kFull: only the input of each layer, the rest is computed again.
+enum class Recompute { kNone, kFull };
+constexpr auto enum_names(Recompute) { return std::array{"none", "full"}; }
+
+/// What to do with a step whose loss or gradient is not finite.
+enum class NonFinite { kSkip, kStop };
+constexpr auto enum_names(NonFinite) { return std::array{"skip", "stop"}; }
+
+/// What to do when a checkpoint cannot be written (disk full, read-only): go on and try again at the next interval, or stop.
+enum class SaveError { kContinue, kStop };
+constexpr auto enum_names(SaveError) { return std::array{"continue", "stop"}; }
+
+struct RunSection {
+  ESM_CONFIG(RunSection)
+  std::string dir = "runs/esm2";
+  ESM_FIELD(dir, "Folder of the run: config.yaml, metrics.jsonl, train.log, checkpoints/.", config::non_empty())
+  int64_t log_every_steps = 10;
+  ESM_FIELD(log_every_steps, "Steps between two plain progress lines (a terminal shows a live line instead).",
+            config::at_least(1))
+};
+
+struct TrainSection {
+  ESM_CONFIG(TrainSection)
+  int64_t max_steps = 500000;
+  ESM_FIELD(max_steps, "Optimizer steps of the whole run.", config::at_least(1), config::Resume::kWarn)
+  int64_t micro_batches = 1;
+  ESM_FIELD(micro_batches, "Micro-batches accumulated into one optimizer step (per rank).", config::at_least(1),
+            config::Resume::kWarn)
+  double clip_norm = 1.0;
+  ESM_FIELD(clip_norm, "Limit of the global gradient norm; 0: no clipping.", config::at_least(0), config::Resume::kWarn)
+  double label_smoothing = 0.0;
+  ESM_FIELD(label_smoothing, "Share of the target probability spread evenly over the vocabulary.",
+            config::between(0, 0.99), config::Resume::kWarn)
+  Recompute recompute = Recompute::kNone;
+  ESM_FIELD(recompute, "Activations computed again in backward to save memory; does not change results.")
+  NonFinite nonfinite = NonFinite::kSkip;
+  ESM_FIELD(nonfinite, "A step whose loss or gradient is not finite: leave the weights alone and go on, or stop.")
+  int64_t max_consecutive_skips = 10;
+  ESM_FIELD(max_consecutive_skips, "Skipped steps in a row after which the run stops.", config::at_least(1))
+  int64_t threads = 0;
+  ESM_FIELD(threads, "CPU threads of tensor operations; 0: all cores of this process. Results are bit-equal only for an "
+            "equal number.", config::at_least(0), config::Resume::kWarn)
+};
+
+struct OptimizerSection {
+  ESM_CONFIG(OptimizerSection)
+  double lr = 4e-4;
+  ESM_FIELD(lr, "Peak learning rate of AdamW.", config::positive(), config::Resume::kWarn)
+  double beta1 = 0.9;
+  ESM_FIELD(beta1, "Decay of the first moment.", config::between(0, 0.999999), config::Resume::kWarn)
+  double beta2 = 0.98;
+  ESM_FIELD(beta2, "Decay of the second moment.", config::between(0, 0.999999), config::Resume::kWarn)
+  double eps = 1e-8;
+  ESM_FIELD(eps, "Added to the root of the second moment.", config::positive(), config::Resume::kWarn)
+  double weight_decay = 0.01;
+  ESM_FIELD(weight_decay, "Decoupled weight decay.", config::at_least(0), config::Resume::kWarn)
+  bool decay_norms_and_biases = true;
+  ESM_FIELD(decay_norms_and_biases, "Whether LayerNorm parameters and biases decay too.", config::Resume::kWarn)
+  std::map<std::string, double> lr_multipliers;
+  ESM_FIELD(lr_multipliers, "Factor on the learning rate by prefix of the parameter name, the longest prefix wins, e.g. "
+            "{embedding: 0.5, layers.0: 0.1, head: 2}.", config::Resume::kWarn)
+
+  void cross_check(config::Problems& problems) const {
+    for (const auto& [prefix, factor] : lr_multipliers)
+      if (!(factor >= 0)) problems.add("lr_multipliers", "{}: a factor of at least 0 is wanted, found {}", prefix, factor);
+  }
+};
+
+struct EvalSection {
+  ESM_CONFIG(EvalSection)
+  int64_t every_steps = 0;
+  ESM_FIELD(every_steps, "Steps between two validations; 0: only after the last step.", config::at_least(0))
+  int64_t max_batches = 0;
+  ESM_FIELD(max_batches, "Batches of each validation set that are looked at; 0: all.", config::at_least(0))
+  std::string monitor;
+  ESM_FIELD(monitor, "Validation set whose loss decides on the best checkpoint and on stopping early; empty: the first by "
+            "name.")
+  int64_t patience = 0;
+  ESM_FIELD(patience, "Stop after so many validations without an improvement; 0: never.", config::at_least(0))
+  double min_improvement = 0.0;
+  ESM_FIELD(min_improvement, "Fall of the loss (nats) that counts as an improvement.", config::at_least(0))
+};
+
+struct CheckpointSection {
+  ESM_CONFIG(CheckpointSection)
+  int64_t every_steps = 1000;
+  ESM_FIELD(every_steps, "Steps between two checkpoints; 0: only at the end. A stop signal always saves.",
+            config::at_least(0))
+  int64_t keep_last = 2;
+  ESM_FIELD(keep_last, "Newest checkpoints that are kept.", config::at_least(1))
+  int64_t keep_every_steps = 0;
+  ESM_FIELD(keep_every_steps, "Checkpoints at multiples of this step are never removed; 0: no such.", config::at_least(0))
+  bool keep_best = true;
+  ESM_FIELD(keep_best, "Whether the checkpoint with the lowest validation loss is kept.")
+  SaveError on_error = SaveError::kContinue;
+  ESM_FIELD(on_error, "A checkpoint that cannot be written: go on and try again at the next interval, or stop.")
+};
+
+struct ExpectSection {
+  ESM_CONFIG(ExpectSection)
+  std::optional<double> valid_loss_below;
+  ESM_FIELD(valid_loss_below, "The last validation loss (nats) of the monitored set must be below this.")
+  std::optional<double> train_loss_below;
+  ESM_FIELD(train_loss_below, "The mean training loss of the last 10 steps must be below this.")
+  std::optional<double> tokens_per_s_above;
+  ESM_FIELD(tokens_per_s_above, "Real tokens per second over the whole run (steps only) must be above this.")
+};
+
+struct RunConfig {
+  ESM_CONFIG(RunConfig)
+  RunSection run;
+  ESM_GROUP(run, "Where the run lives and what it prints.")
+  int64_t seed = 42;
+  ESM_FIELD(seed, "Seed of initial weights, data order, crops and masks.", config::at_least(0), config::Resume::kFixed)
+  std::string init_from;
+  ESM_FIELD(init_from, "Start from these weights (a checkpoint or run of ours, a Hugging Face or NVIDIA folder); the shape "
+            "of the model comes from there. Empty: random weights.", config::Resume::kFree)
+  precision::Precision precision = precision::Precision::kBf16;
+  ESM_FIELD(precision, "Recipe of the GEMMs and activations; master weights and moments are FP32 always.",
+            config::Resume::kWarn)
+  models::Esm2Config model;
+  ESM_GROUP(model, "Shape and options of the model.")
+  data::DataConfig data;
+  ESM_GROUP(data, "Training and validation data, packing, masking.")
+  TrainSection train;
+  ESM_GROUP(train, "The training loop.")
+  OptimizerSection optimizer;
+  ESM_GROUP(optimizer, "AdamW.")
+  ScheduleConfig schedule;
+  ESM_GROUP(schedule, "Learning rate over the steps.")
+  EvalSection eval;
+  ESM_GROUP(eval, "Validation during training.")
+  CheckpointSection checkpoint;
+  ESM_GROUP(checkpoint, "Checkpoints and which of them are kept.")
+  ExpectSection expect;
+  ESM_GROUP(expect, "What must hold at the end; otherwise the exit code is 7. For smoke runs in CI.")
+
+  void cross_check(config::Problems& problems) const {
+    if (!eval.monitor.empty() && !data.valid.contains(eval.monitor))
+      problems.add("eval.monitor", "'{}' is not among the names of data.valid", eval.monitor);
+    if (eval.patience > 0 && eval.every_steps == 0)
+      problems.add("eval.patience", "needs eval.every_steps above 0: without it nothing is validated before the end");
+    if (expect.valid_loss_below.has_value() && data.valid.empty())
+      problems.add("expect.valid_loss_below", "needs data.valid");
+  }
+};
+
+}  // namespace esm::train
