@@ -37,10 +37,15 @@ if(NOT EXISTS "${torch_root}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "no LibTorch in ${torch_root} (wanted: lib/libtorch_cpu.so). "
     "Run scripts/setup.sh, which fetches it, or give LIBTORCH=/path/to/libtorch.")
 endif()
-file(STRINGS "${torch_root}/include/torch/csrc/api/include/torch/version.h" torch_version_line
-     REGEX "define TORCH_VERSION \"")
-if(NOT torch_version_line MATCHES "\"${ESM_LIBTORCH_VERSION}\\.")
-  message(FATAL_ERROR "LibTorch in ${torch_root} is not version ${ESM_LIBTORCH_VERSION} (found: ${torch_version_line})")
+set(torch_version_header "${torch_root}/include/torch/headeronly/version.h")
+set(torch_version "")
+if(EXISTS "${torch_version_header}")
+  file(STRINGS "${torch_version_header}" torch_version REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+  string(REGEX REPLACE "[^0-9;]" "" torch_version "${torch_version}")
+  string(REPLACE ";" "." torch_version "${torch_version}")
+endif()
+if(NOT torch_version STREQUAL "${ESM_LIBTORCH_VERSION}")
+  message(FATAL_ERROR "LibTorch in ${torch_root}: version ${ESM_LIBTORCH_VERSION} is wanted, found '${torch_version}'")
 endif()
 
 # Where the NVIDIA libraries lie that LibTorch itself needs: beside it (unpacked wheels) or in the toolkit.
