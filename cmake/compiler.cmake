@@ -10,8 +10,9 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # The sloppiness lets ccache serve files that use the precompiled header.
-  set(esm_launcher ${CMAKE_COMMAND} -E env
+  # The sloppiness lets ccache serve files that use the precompiled header; with the base folder a second clone shares
+  # the cache of the first.
+  set(esm_launcher ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
       "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${esm_launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${esm_launcher})

@@ -150,12 +150,21 @@ get_wheel() {
   fi
 }
 
+die_by_hand() {
+  local library package platform sum
+  printf '[%s] What is missing, as wheels for Python 3.11 (pip download --no-deps gets them):\n' "$me" >&2
+  while read -r library package platform sum; do
+    printf '  %s for %s, SHA-256 %s\n' "$package" "$platform" "$sum" >&2
+  done < <(missing_wheels)
+  die "could not get $1; the messages above say why. Try later, or by hand: put the wheels listed above into a folder" \
+    "and run PIP_NO_INDEX=1 PIP_FIND_LINKS=/that/folder scripts/setup.sh $preset," \
+    "or give a LibTorch 2.11 of your own with LIBTORCH=/path."
+}
+
 # Unpacks beside the final place and renames, so a run that is killed leaves nothing that looks complete.
 install_wheel() {
   local library=$1 package=$2 platform=$3 sum=$4 work=$5 file
-  retry get_wheel "$package" "$platform" "$sum" "$work/wheel" || die "could not get $package." \
-    "By hand: put the wheel for $platform (SHA-256 $sum) into a folder and run" \
-    "PIP_NO_INDEX=1 PIP_FIND_LINKS=/that/folder scripts/setup.sh $preset; or give LIBTORCH=/path of a LibTorch 2.11."
+  retry get_wheel "$package" "$platform" "$sum" "$work/wheel" || die_by_hand "$package"
   rm -rf "$work/unpacked"
   if [[ $library == torch/* ]]; then
     unzip -q "$work"/wheel/*.whl 'torch/lib/*' 'torch/include/*' '*.dist-info/*' -x 'torch/lib/libtorch_python.so' \
@@ -201,9 +210,10 @@ check_own_libtorch() {
   local version
   [[ -e $LIBTORCH/lib/libtorch_cpu.so ]] || die "LIBTORCH=$LIBTORCH is no LibTorch: lib/libtorch_cpu.so expected there," \
     "not found. Name the folder that has lib/ and include/, or unset LIBTORCH and let $me fetch one."
-  version=$(sed -n 's/^#define TORCH_VERSION "\(.*\)"/\1/p' \
-    "$LIBTORCH/include/torch/csrc/api/include/torch/version.h" 2>/dev/null || true)
-  [[ $version == 2.11.* ]] || die "LIBTORCH=$LIBTORCH: version 2.11 expected, ${version:-no version.h} found." \
+  # The second place is that of versions before 2.10.
+  version=$(cat "$LIBTORCH"/include/torch/{headeronly,csrc/api/include/torch}/version.h 2>/dev/null |
+    sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\) //p' | paste -sd.) || true
+  [[ $version == 2.11 ]] || die "LIBTORCH=$LIBTORCH: version 2.11 expected, ${version:-no version.h} found." \
     "Name a LibTorch 2.11, or unset LIBTORCH and let $me fetch one."
 }
 
