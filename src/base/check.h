@@ -30,8 +30,8 @@ constexpr bool require_bool(T value) {
 
 /// ESM_CHECK(cond, "format", ...): throws InternalError with expression, place and message when cond is false.
 /// For invariants of the program; bad input is reported with fail<DataError>(...) and its kin.
-#define ESM_CHECK(cond, ...)                                                                        \
-  do {                                                                                              \
-    if (!::esm::detail::require_bool(cond))                                                         \
-      ::esm::detail::check_failed(#cond, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__));           \
+#define ESM_CHECK(cond, ...)                                                              \
+  do {                                                                                    \
+    if (!::esm::detail::require_bool(cond))                                               \
+      ::esm::detail::check_failed(#cond, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -54,5 +54,7 @@ class CheckpointError : public Error {
 inline constexpr int kExitSavedPleaseRequeue = 75;
 /// Exit code after SIGINT (128 + 2), state saved.
 inline constexpr int kExitInterrupted = 130;
+/// Exit code of a run that ended well but does not meet its `expect:` keys.
+inline constexpr int kExitExpectationUnmet = 7;
 
 }  // namespace esm

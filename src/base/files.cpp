@@ -105,7 +105,8 @@ void sync_folder(const std::string& path) {
   const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) fail<DataError>("cannot open the folder {}: {}", path, errno_text());
   // Some network file systems cannot sync a folder and say EINVAL; nothing more can be done there.
-  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail<DataError>("cannot sync the folder {}: {}", path, errno_text());
+  if (::fsync(folder.get()) != 0 && errno != EINVAL)
+    fail<DataError>("cannot sync the folder {}: {}", path, errno_text());
 }
 
 LineAppender::LineAppender(const std::string& path)
@@ -128,7 +129,8 @@ ScratchFolder::~ScratchFolder() {
 int64_t free_bytes(const std::string& path) {
   struct statvfs info {};
   const std::string existing = fs::exists(path) ? path : parent_of(path);
-  if (::statvfs(existing.c_str(), &info) != 0) fail<DataError>("cannot ask for free space of {}: {}", path, errno_text());
+  if (::statvfs(existing.c_str(), &info) != 0)
+    fail<DataError>("cannot ask for free space of {}: {}", path, errno_text());
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 

@@ -34,6 +34,8 @@ std::string Hasher::hex() const {
   return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
 }
 
+uint64_t hash64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
 std::string hash_hex(std::span<const std::byte> bytes) {
   Hasher hasher;
   hasher.update(bytes);

@@ -1,6 +1,7 @@
 // XXH3-128 content hashes (fast: many GB/s) for caches and checkpoints. They find damage, not malice.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,9 @@ class Hasher {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// XXH3-64 of `bytes`: for tables and checksums of many small pieces.
+uint64_t hash64(std::span<const std::byte> bytes);
 
 std::string hash_hex(std::string_view text);
 std::string hash_hex(std::span<const std::byte> bytes);

@@ -31,10 +31,11 @@ class JsonWriter {
   JsonWriter& value(double number);
   JsonWriter& value(std::same_as<bool> auto flag) { return raw(flag ? "true" : "false"); }
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  JsonWriter& value(T number) {
-    if constexpr (std::is_signed_v<T>) return integer(static_cast<int64_t>(number));
-    else return unsigned_integer(static_cast<uint64_t>(number));
+  requires(!std::same_as<T, bool>) JsonWriter& value(T number) {
+    if constexpr (std::is_signed_v<T>)
+      return integer(static_cast<int64_t>(number));
+    else
+      return unsigned_integer(static_cast<uint64_t>(number));
   }
   /// `text` must be valid JSON; it is taken as it is.
   JsonWriter& raw(std::string_view text);
@@ -70,5 +71,8 @@ class JsonWriter {
 
 /// `text` in double quotes, with JSON escapes; bytes that are not UTF-8 become U+FFFD.
 std::string json_quote(std::string_view text);
+
+/// Bytes of the well-formed UTF-8 sequence at text[i] (i < text.size()), or 0.
+size_t utf8_length(std::string_view text, size_t i);
 
 }  // namespace esm

@@ -15,14 +15,14 @@ namespace esm {
 
 /// Who draws. Each purpose has its own stream, so that adding a draw to one never moves another.
 enum class RandomStream : uint32_t {
-  kInit = 1,         // parameter initialisation: (tensor, element)
-  kOrder = 2,        // permutation of the samples of an epoch
-  kCrop = 3,         // where an over-long sequence is cut: (epoch, sequence)
-  kMask = 4,         // masking: (epoch, sequence, position)
-  kValidMask = 5,    // masking of validation sets: (set, sequence, position)
-  kRounding = 6,     // stochastic rounding
-  kSynthetic = 7,    // synthetic data of benchmarks and tests
-  kMixture = 8,      // choice among data sets
+  kInit = 1,       // parameter initialisation: (tensor, element)
+  kOrder = 2,      // permutation of the samples of an epoch
+  kCrop = 3,       // where an over-long sequence is cut: (epoch, sequence)
+  kMask = 4,       // masking: (epoch, sequence, position)
+  kValidMask = 5,  // masking of validation sets: (set, sequence, position)
+  kRounding = 6,   // stochastic rounding
+  kSynthetic = 7,  // synthetic data of benchmarks and tests
+  kMixture = 8,    // choice among data sets
 };
 
 struct PhiloxResult {

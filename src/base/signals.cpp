@@ -30,8 +30,7 @@ void on_signal(int signal) {
     first_seconds = now_seconds();
     return;
   }
-  if (signal == SIGINT && now_seconds() - first_seconds.load() >= StopSignals::kGraceSeconds)
-    ::_exit(kExitInterrupted);
+  if (signal == SIGINT && now_seconds() - first_seconds.load() >= StopSignals::kGraceSeconds) ::_exit(kExitInterrupted);
 }
 
 }  // namespace

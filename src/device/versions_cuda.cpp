@@ -8,9 +8,7 @@
 namespace esm::device {
 namespace {
 
-std::string thousands_version(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
+std::string thousands_version(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 }  // namespace
 
@@ -19,7 +17,8 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
   int driver = 0;
   cudaRuntimeGetVersion(&runtime);
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
-  const std::string devices = driver == 0 ? std::string("no driver") : fmt::format("driver for CUDA {}", thousands_version(driver));
+  const std::string devices =
+      driver == 0 ? std::string("no driver") : fmt::format("driver for CUDA {}", thousands_version(driver));
   const size_t lt = cublasLtGetVersion();
   int nccl = 0;
   ncclGetVersion(&nccl);

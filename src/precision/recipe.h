@@ -1,5 +1,5 @@
-// Precision is data: a recipe row says in which formats each GEMM role works and what is kept in which type. Layers name
-// a recipe and know no format.
+// Precision is data: a recipe row says in which formats each GEMM role works and what is kept in which type. Layers
+// name a recipe and know no format.
 #pragma once
 #include <array>
 #include <span>
@@ -20,12 +20,12 @@ struct GemmFormats {
 struct Recipe {
   Precision precision;
   std::string_view name;
-  DType compute;         // weights as the GEMMs read them, and activations between operations
-  GemmFormats forward;   // Y = X W^T
-  GemmFormats dgrad;     // dX = dY W
-  GemmFormats wgrad;     // dW += dY^T X, accumulated in `result`
-  DType master;          // what the optimizer updates
-  DType gradient;        // accumulated over micro-batches
+  DType compute;        // weights as the GEMMs read them, and activations between operations
+  GemmFormats forward;  // Y = X W^T
+  GemmFormats dgrad;    // dX = dY W
+  GemmFormats wgrad;    // dW += dY^T X, accumulated in `result`
+  DType master;         // what the optimizer updates
+  DType gradient;       // accumulated over micro-batches
 };
 
 /// All recipes, in the order of the enum.

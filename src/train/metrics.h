@@ -9,18 +9,20 @@
 namespace esm::train {
 
 struct StepMetrics {
-  int64_t step = 0;            // 1 after the first update
-  double loss = 0;             // mean over the scored tokens of the global batch, nats
-  double grad_norm = 0;        // global L2 norm of the mean gradient, before clipping
-  double lr = 0;               // peak rate times schedule
-  int64_t tokens = 0;          // real tokens of this step
-  int64_t padded_tokens = 0;   // token slots of this step
-  int64_t scored = 0;          // tokens that counted for the loss
-  double seconds = 0;          // wall time of this step
-  bool skipped = false;        // weights left alone
+  int64_t step = 0;           // 1 after the first update
+  double loss = 0;            // mean over the scored tokens of the global batch, nats
+  double grad_norm = 0;       // global L2 norm of the mean gradient, before clipping
+  double lr = 0;              // peak rate times schedule
+  int64_t tokens = 0;         // real tokens of this step
+  int64_t padded_tokens = 0;  // token slots of this step
+  int64_t scored = 0;         // tokens that counted for the loss
+  double seconds = 0;         // wall time of this step
+  bool skipped = false;       // weights left alone
 
   double tokens_per_s() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
-  double fill() const { return padded_tokens > 0 ? static_cast<double>(tokens) / static_cast<double>(padded_tokens) : 0; }
+  double fill() const {
+    return padded_tokens > 0 ? static_cast<double>(tokens) / static_cast<double>(padded_tokens) : 0;
+  }
 };
 
 struct EvalMetrics {
@@ -33,8 +35,8 @@ struct EvalMetrics {
 
 class MetricsLog {
  public:
-  /// Opens `path` for appending. Rows of steps after `keep_through_step` are cut first (with their validations; those of
-  /// `keep_through_step` itself too unless `keep_validation`), and so is a line torn by a kill. Throws DataError.
+  /// Opens `path` for appending. Rows of steps after `keep_through_step` are cut first (with their validations; those
+  /// of `keep_through_step` itself too unless `keep_validation`), and so is a line torn by a kill. Throws DataError.
   MetricsLog(const std::string& path, int64_t keep_through_step, bool keep_validation);
 
   /// {"step": 7, "loss": ..., "grad_norm": ..., "lr": ..., "tokens": ..., "tokens_per_s": ..., ...}

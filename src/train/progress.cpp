@@ -41,17 +41,20 @@ void Progress::step(const StepMetrics& row) {
   // The first steps warm caches up; a running mean forgets them soon.
   seconds_per_step_ = seconds_per_step_ == 0 ? row.seconds : 0.9 * seconds_per_step_ + 0.1 * row.seconds;
   const auto now = std::chrono::steady_clock::now();
-  const bool due = options_.live ? now - last_draw_ > std::chrono::milliseconds(100) || row.step == options_.last_step
-                                 : row.step % options_.every_steps == 0 || row.step == 1 || row.step == options_.last_step;
+  const bool due = options_.live
+                       ? now - last_draw_ > std::chrono::milliseconds(100) || row.step == options_.last_step
+                       : row.step % options_.every_steps == 0 || row.step == 1 || row.step == options_.last_step;
   if (!due) return;
   last_draw_ = now;
   const double left = seconds_per_step_ * static_cast<double>(options_.last_step - row.step);
-  const std::string text = fmt::format(
-      "step {}/{}  loss {:.4f}  lr {:.3g}  grad norm {:.3f}  {} tokens/s  fill {:.1f} %  left {}{}", row.step,
-      options_.last_step, row.loss, row.lr, row.grad_norm, human_count(row.tokens_per_s()), 100 * row.fill(),
-      human_duration(left), row.skipped ? "  SKIPPED" : "");
-  if (options_.live) status(text);
-  else log::info("{}", text);
+  const std::string text =
+      fmt::format("step {}/{}  loss {:.4f}  lr {:.3g}  grad norm {:.3f}  {} tokens/s  fill {:.1f} %  left {}{}",
+                  row.step, options_.last_step, row.loss, row.lr, row.grad_norm, human_count(row.tokens_per_s()),
+                  100 * row.fill(), human_duration(left), row.skipped ? "  SKIPPED" : "");
+  if (options_.live)
+    status(text);
+  else
+    log::info("{}", text);
 }
 
 }  // namespace esm::train

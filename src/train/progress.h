@@ -11,9 +11,9 @@ namespace esm::train {
 class Progress {
  public:
   struct Options {
-    bool live = false;            // a terminal: redraw one line
-    int64_t every_steps = 10;     // otherwise: a line every so many steps
-    int64_t last_step = 0;        // for the time left
+    bool live = false;         // a terminal: redraw one line
+    int64_t every_steps = 10;  // otherwise: a line every so many steps
+    int64_t last_step = 0;     // for the time left
   };
   explicit Progress(const Options& options);
   ~Progress();

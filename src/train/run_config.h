@@ -14,7 +14,8 @@
 
 namespace esm::train {
 
-/// kNone: every activation that backward needs is kept; kFull: only the input of each layer, the rest is computed again.
+/// kNone: every activation that backward needs is kept; kFull: only the input of each layer, the rest is computed
+/// again.
 enum class Recompute { kNone, kFull };
 constexpr auto enum_names(Recompute) { return std::array{"none", "full"}; }
 
@@ -22,7 +23,8 @@ constexpr auto enum_names(Recompute) { return std::array{"none", "full"}; }
 enum class NonFinite { kSkip, kStop };
 constexpr auto enum_names(NonFinite) { return std::array{"skip", "stop"}; }
 
-/// What to do when a checkpoint cannot be written (disk full, read-only): go on and try again at the next interval, or stop.
+/// What to do when a checkpoint cannot be written (disk full, read-only): go on and try again at the next interval, or
+/// stop.
 enum class SaveError { kContinue, kStop };
 constexpr auto enum_names(SaveError) { return std::array{"continue", "stop"}; }
 
@@ -54,8 +56,10 @@ struct TrainSection {
   int64_t max_consecutive_skips = 10;
   ESM_FIELD(max_consecutive_skips, "Skipped steps in a row after which the run stops.", config::at_least(1))
   int64_t threads = 0;
-  ESM_FIELD(threads, "CPU threads of tensor operations; 0: all cores of this process. Results are bit-equal only for an "
-            "equal number.", config::at_least(0), config::Resume::kWarn)
+  ESM_FIELD(threads,
+            "CPU threads of tensor operations; 0: all cores of this process. Results are bit-equal only for an "
+            "equal number.",
+            config::at_least(0), config::Resume::kWarn)
 };
 
 struct OptimizerSection {
@@ -73,12 +77,15 @@ struct OptimizerSection {
   bool decay_norms_and_biases = true;
   ESM_FIELD(decay_norms_and_biases, "Whether LayerNorm parameters and biases decay too.", config::Resume::kWarn)
   std::map<std::string, double> lr_multipliers;
-  ESM_FIELD(lr_multipliers, "Factor on the learning rate by prefix of the parameter name, the longest prefix wins, e.g. "
-            "{embedding: 0.5, layers.0: 0.1, head: 2}.", config::Resume::kWarn)
+  ESM_FIELD(lr_multipliers,
+            "Factor on the learning rate by prefix of the parameter name, the longest prefix wins, e.g. "
+            "{embedding: 0.5, layers.0: 0.1, head: 2}.",
+            config::Resume::kWarn)
 
   void cross_check(config::Problems& problems) const {
     for (const auto& [prefix, factor] : lr_multipliers)
-      if (!(factor >= 0)) problems.add("lr_multipliers", "{}: a factor of at least 0 is wanted, found {}", prefix, factor);
+      if (!(factor >= 0))
+        problems.add("lr_multipliers", "{}: a factor of at least 0 is wanted, found {}", prefix, factor);
   }
 };
 
@@ -89,7 +96,8 @@ struct EvalSection {
   int64_t max_batches = 0;
   ESM_FIELD(max_batches, "Batches of each validation set that are looked at; 0: all.", config::at_least(0))
   std::string monitor;
-  ESM_FIELD(monitor, "Validation set whose loss decides on the best checkpoint and on stopping early; empty: the first by "
+  ESM_FIELD(monitor,
+            "Validation set whose loss decides on the best checkpoint and on stopping early; empty: the first by "
             "name.")
   int64_t patience = 0;
   ESM_FIELD(patience, "Stop after so many validations without an improvement; 0: never.", config::at_least(0))
@@ -105,7 +113,8 @@ struct CheckpointSection {
   int64_t keep_last = 2;
   ESM_FIELD(keep_last, "Newest checkpoints that are kept.", config::at_least(1))
   int64_t keep_every_steps = 0;
-  ESM_FIELD(keep_every_steps, "Checkpoints at multiples of this step are never removed; 0: no such.", config::at_least(0))
+  ESM_FIELD(keep_every_steps, "Checkpoints at multiples of this step are never removed; 0: no such.",
+            config::at_least(0))
   bool keep_best = true;
   ESM_FIELD(keep_best, "Whether the checkpoint with the lowest validation loss is kept.")
   SaveError on_error = SaveError::kContinue;
@@ -129,8 +138,10 @@ struct RunConfig {
   int64_t seed = 42;
   ESM_FIELD(seed, "Seed of initial weights, data order, crops and masks.", config::at_least(0), config::Resume::kFixed)
   std::string init_from;
-  ESM_FIELD(init_from, "Start from these weights (a checkpoint or run of ours, a Hugging Face or NVIDIA folder); the shape "
-            "of the model comes from there. Empty: random weights.", config::Resume::kFree)
+  ESM_FIELD(init_from,
+            "Start from these weights (a checkpoint or run of ours, a Hugging Face or NVIDIA folder); the shape "
+            "of the model comes from there. Empty: random weights.",
+            config::Resume::kFree)
   precision::Precision precision = precision::Precision::kBf16;
   ESM_FIELD(precision, "Recipe of the GEMMs and activations; master weights and moments are FP32 always.",
             config::Resume::kWarn)

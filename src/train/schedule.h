@@ -13,7 +13,8 @@ constexpr auto enum_names(ScheduleKind) { return std::array{"esm2", "linear", "c
 struct ScheduleConfig {
   ESM_CONFIG(ScheduleConfig)
   ScheduleKind kind = ScheduleKind::kEsm2;
-  ESM_FIELD(kind, "esm2: as published, warm-up from 0, linear to min_ratio over 90 % of the steps, then flat. linear, "
+  ESM_FIELD(kind,
+            "esm2: as published, warm-up from 0, linear to min_ratio over 90 % of the steps, then flat. linear, "
             "cosine: to min_ratio at the end. wsd: flat, then linear to min_ratio over the last decay_steps. constant.",
             config::Resume::kWarn)
   int64_t warmup_steps = 2000;
@@ -31,8 +32,8 @@ struct ScheduleConfig {
 /// Factor on the peak learning rate for update number `step` (0, 1, 2, ...) of `total` updates.
 ///
 /// esm2 is the schedule of the published training runs (spec: s < W: s / W; W <= s <= int(0.9 N):
-/// 1 - 0.9 (s - W) / (int(0.9 N) - W) for min_ratio 0.1; then flat), whose first update has rate 0. The other kinds warm
-/// up by (s + 1) / W.
+/// 1 - 0.9 (s - W) / (int(0.9 N) - W) for min_ratio 0.1; then flat), whose first update has rate 0. The other kinds
+/// warm up by (s + 1) / W.
 double schedule_factor(const ScheduleConfig& config, int64_t step, int64_t total);
 
 }  // namespace esm::train

@@ -23,7 +23,8 @@ TEST_CASE("atomic write replaces the whole file and leaves nothing behind") {
 
 TEST_CASE("file errors name the path and the reason") {
   const ScratchFolder scratch("esm-files");
-  CHECK_THROWS_WITH(read_text_file(scratch.path() + "/none"), ContainsSubstring("/none") && ContainsSubstring("No such file"));
+  CHECK_THROWS_WITH(read_text_file(scratch.path() + "/none"),
+                    ContainsSubstring("/none") && ContainsSubstring("No such file"));
   CHECK_THROWS_WITH(write_file_atomically(scratch.path() + "/no/folder", ""), ContainsSubstring("No such file"));
   CHECK_THROWS_AS(MappedFile(scratch.path()), DataError);
 }

@@ -58,7 +58,8 @@ TEST_CASE("check says expression, place and message") {
     ESM_CHECK(1 + 1 == 3, "sum was {}", 2);
     FAIL("no throw");
   } catch (const InternalError& e) {
-    CHECK_THAT(e.what(), ContainsSubstring("1 + 1 == 3") && ContainsSubstring("text_test.cpp") && ContainsSubstring("sum was 2"));
+    CHECK_THAT(e.what(),
+               ContainsSubstring("1 + 1 == 3") && ContainsSubstring("text_test.cpp") && ContainsSubstring("sum was 2"));
   }
 }
 

@@ -1,0 +1,91 @@
+// esmtrain eval CHECKPOINT --data FILE [--json]
+#include <cstdio>
+
+#include "app/args.h"
+#include "app/commands.h"
+#include "app/environment.h"
+#include "base/json_writer.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "checkpoint/open_checkpoint.h"
+#include "dist/comm.h"
+#include "train/checkpointing.h"
+#include "train/evaluation.h"
+#include "train/setup.h"
+
+namespace esm::app {
+namespace {
+
+void print_json(const train::ModelSource& source, const std::map<std::string, train::EvalMetrics>& results) {
+  JsonWriter json;
+  json.begin_object().field("checkpoint", source.path()).field("step", source.step()).key("valid").begin_object();
+  for (const auto& [name, m] : results) {
+    json.key(name).begin_object();
+    json.field("loss", m.loss).field("perplexity", m.perplexity).field("accuracy", m.accuracy);
+    json.field("scored", m.scored).field("sequences", m.sequences).end_object();
+  }
+  std::printf("%s\n", json.end_object().end_object().text().c_str());
+}
+
+void print_table(const train::ModelSource& source, const std::map<std::string, train::EvalMetrics>& results) {
+  std::printf("%s (step %lld)\n", source.path().c_str(), static_cast<long long>(source.step()));
+  for (const auto& [name, m] : results)
+    std::printf("%s: loss %.4f  perplexity %.3f  accuracy %.4f  (%lld sequences, %lld scored tokens)\n", name.c_str(),
+                m.loss, m.perplexity, m.accuracy, static_cast<long long>(m.sequences),
+                static_cast<long long>(m.scored));
+}
+
+}  // namespace
+
+int cmd_eval(int argc, char** argv) {
+  std::string checkpoint;
+  std::vector<std::string> files;
+  bool json = false;
+  std::vector<config::Override> overrides;
+  Args args("eval", "Masked-language-model loss, perplexity and accuracy of a model on proteins, with fixed masks.");
+  args.positional(checkpoint, "CHECKPOINT",
+                  "A run folder (its best checkpoint), a checkpoint of ours, or a Hugging Face or "
+                  "NVIDIA folder.")
+      .option(files, "--data", "FILE", "FASTA files, patterns or shards; given several times: one set.",
+              Args::kRequired)
+      .flag(json, "--json", "Print one JSON object on standard output.")
+      .settings<train::RunConfig>(overrides)
+      .example("esmtrain eval runs/quickstart --data valid.fasta --json", "");
+  if (!args.parse(argc, argv)) return 0;
+
+  const train::ModelSource source = train::open_model(checkpoint);
+  train::RunConfig config;
+  // A run wants training data; here the data that are evaluated stand for them.
+  overrides.insert(overrides.begin(), {.key = "data.train", .value = files.front(), .written = "--data"});
+  config::Loaded loaded;
+  if (source.format() == train::Format::kNative) {
+    // The checkpoint says how its run masked and packed; settings on the command line come on top.
+    const auto manifest = checkpoint::read_manifest(source.path());
+    loaded = config::load_text(config, manifest.config_yaml, source.path() + "/manifest.json (config)", overrides);
+  } else {
+    loaded = config::load(config, "", overrides);
+  }
+  train::adopt_model_config(config, source, loaded.origins);
+
+  if (json) log::set_level(log::Level::kWarn);
+  const StopSignals signals;
+  train::TrainOptions options;
+  options.data_cache = data_cache_folder();
+  options.stop_signal = &StopSignals::received;
+  train::Evaluator evaluator({{"data", train::open_set(config, files, "data", options)}},
+                             data::loader_options(config.data, static_cast<uint64_t>(config.seed)));
+  const auto model = train::build_model(config, /*training=*/false, source.inv_freq());
+  train::load_parameters(*model, source);
+  const auto comm = dist::make_single_comm();
+  const auto results = evaluator.run(*model, *comm, {.max_batches = config.eval.max_batches, .should_stop = [] {
+                                                       return StopSignals::received() != 0;
+                                                     }});
+  if (!results.has_value()) return kExitInterrupted;
+  if (json)
+    print_json(source, *results);
+  else
+    print_table(source, *results);
+  return 0;
+}
+
+}  // namespace esm::app

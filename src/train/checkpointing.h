@@ -1,0 +1,38 @@
+// Between the trainer's state and a checkpoint folder: what is saved, and how it comes back.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "checkpoint/store.h"
+#include "data/loader.h"
+#include "models/model.h"
+#include "train/model_io.h"
+#include "train/optimizer.h"
+#include "train/run_config.h"
+#include "train/state.h"
+
+namespace esm::train {
+
+/// A request whose spans point into the model; valid until the next step. `carried`: the model that the run started
+/// from; its contact head and the tensors that we do not use travel on, so that a later export is complete.
+checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& optimizer, const TrainState& state,
+                                     const data::LoaderState& position, const RunConfig& config,
+                                     const std::optional<ModelSource>& carried);
+
+/// Bytes that one checkpoint of this model takes on disk, roughly.
+int64_t checkpoint_bytes(models::Model& model);
+
+/// Fills the parameters of `model` from `source` (converted to FP32) and syncs the compute copies. Throws
+/// CheckpointError naming what is missing or of another shape.
+void load_parameters(models::Model& model, const ModelSource& source);
+
+/// Fills parameters, moments, state and data position from a checkpoint of ours.
+struct Restored {
+  TrainState state;
+  data::LoaderState position;
+};
+Restored restore(const checkpoint::OpenCheckpoint& checkpoint, models::Model& model, Optimizer& optimizer);
+
+}  // namespace esm::train

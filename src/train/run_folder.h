@@ -1,0 +1,26 @@
+// The folder of a run: who may write to it, and where things are in it.
+#pragma once
+#include <string>
+
+#include "base/files.h"
+
+namespace esm::train {
+
+class RunFolder {
+ public:
+  /// Makes the folder and takes its lock. Throws ConfigError when another process is running in it, DataError when it
+  /// cannot be made or written to.
+  explicit RunFolder(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string checkpoints() const { return path_ + "/checkpoints"; }
+  std::string metrics() const { return path_ + "/metrics.jsonl"; }
+  std::string log() const { return path_ + "/train.log"; }
+  std::string config() const { return path_ + "/config.yaml"; }
+
+ private:
+  std::string path_;
+  FileDescriptor lock_;  // held for the life of the process
+};
+
+}  // namespace esm::train

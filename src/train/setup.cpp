@@ -1,0 +1,124 @@
+#include "train/setup.h"
+
+#include <sched.h>
+
+#include <chrono>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/units.h"
+
+namespace esm::train {
+namespace {
+
+data::DatasetOptions dataset_options(const RunConfig& config, const TrainOptions& options) {
+  data::DatasetOptions out;
+  out.cache_dir = config.data.cache_dir.empty() ? options.data_cache : config.data.cache_dir;
+  out.verify = config.data.verify;
+  out.should_stop = [stop = options.stop_signal] { return stop && stop() != 0; };
+  out.progress = [last = std::chrono::steady_clock::time_point{}](const data::PrepareProgress& p) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last < std::chrono::seconds(5)) return;
+    last = now;
+    log::info("preparing data: {} of {}, {} records", human_bytes(p.bytes_done), human_bytes(p.bytes_total),
+              with_thousands(p.records));
+  };
+  return out;
+}
+
+data::Dataset described(data::Dataset dataset, const std::string& role) {
+  log::info("{}: {} sequences, {} residues", role, with_thousands(dataset.size()), with_thousands(dataset.residues()));
+  if (!dataset.report_text().empty()) log::info("{}", dataset.report_text());
+  return dataset;
+}
+
+}  // namespace
+
+data::Dataset open_set(const RunConfig& config, const std::vector<std::string>& paths, const std::string& role,
+                       const TrainOptions& options) {
+  return described(data::open_dataset(paths, dataset_options(config, options)), role);
+}
+
+OpenedData open_data(const RunConfig& config, const TrainOptions& options) {
+  OpenedData opened;
+  opened.train = described(data::open_all(config.data.train, dataset_options(config, options)), "training data");
+  for (const auto& [name, paths] : config.data.valid)
+    opened.valid[name] = open_set(config, paths, fmt::format("validation data '{}'", name), options);
+  return opened;
+}
+
+void adopt_model_config(RunConfig& config, const ModelSource& source, const config::Origins& origins) {
+  models::Esm2Config adopted = source.config();
+  adopted.init_std = config.model.init_std;  // of no consequence for given weights
+  const auto wanted = config::entries(config.model);
+  const auto found = config::entries(adopted);
+  std::string wrong;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto origin = origins.find("model." + wanted[i].key);
+    if (origin == origins.end() || wanted[i].value == found[i].value) continue;
+    if (wanted[i].key == "ffn" && config.model.ffn_size() == adopted.ffn_size()) continue;
+    wrong += fmt::format("\n{}: model.{}: {} is asked for, {} has {}", origin->second, wanted[i].key, wanted[i].value,
+                         source.path(), found[i].value);
+  }
+  if (!wrong.empty()) fail<ConfigError>("the model is not that of its weights; leave these keys out:{}", wrong);
+  config.model = adopted;
+}
+
+void check_resumed_config(const checkpoint::OpenCheckpoint& checkpoint, const RunConfig& config) {
+  std::string refused;
+  for (const config::Difference& d : config::diff(checkpoint.manifest().config_yaml, config)) {
+    const std::string line =
+        fmt::format("{}: {} in the checkpoint, {} now", d.key, d.old_value.empty() ? "absent" : d.old_value,
+                    d.new_value.empty() ? "absent" : d.new_value);
+    switch (d.resume) {
+      case config::Resume::kFree: log::info("changed since the checkpoint: {}", line); break;
+      case config::Resume::kWarn:
+        log::warn("changed since the checkpoint, the run goes on with the new value: {}", line);
+        break;
+      case config::Resume::kFixed: refused += "\n" + line; break;
+    }
+  }
+  if (!refused.empty())
+    fail<ConfigError>(
+        "cannot resume {}: these settings may not change within a run (use another run.dir, or init_from "
+        "to start a new run from these weights):{}",
+        checkpoint.path(), refused);
+}
+
+std::unique_ptr<models::Esm2> build_model(const RunConfig& config, bool training, const std::vector<float>& inv_freq) {
+  const Context context{.threads = static_cast<int>(effective_threads(config.train.threads))};
+  models::ModelOptions options;
+  options.precision = config.precision;
+  options.tokens_per_batch = config.data.tokens_per_batch;
+  options.training = training;
+  options.recompute = config.train.recompute == Recompute::kFull;
+  options.label_smoothing = config.train.label_smoothing;
+  if (config.model.inv_freq == models::InvFreq::kFile) {
+    if (inv_freq.empty())
+      fail<ConfigError>(
+          "model.inv_freq: file needs weights that carry rotary frequencies (init_from); use fp32 or "
+          "fp16_rounded");
+    options.inv_freq = inv_freq;
+  }
+  return std::make_unique<models::Esm2>(context, config.model, options);
+}
+
+int64_t effective_threads(int64_t configured) {
+  if (configured > 0) return configured;
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? std::max(1, CPU_COUNT(&cpus)) : 1;
+}
+
+std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume,
+                                                      const checkpoint::CheckpointStore& store,
+                                                      const std::string& run_dir) {
+  if (resume == "auto") return store.newest_complete();
+  if (resume != "none") return checkpoint::OpenCheckpoint(resume);
+  if (!store.list().empty())
+    fail<ConfigError>("{} already holds checkpoints (newest: {}); go on with --resume auto, or choose another run.dir",
+                      run_dir, store.list().front().path);
+  return std::nullopt;
+}
+
+}  // namespace esm::train

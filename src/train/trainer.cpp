@@ -1,0 +1,267 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "base/units.h"
+#include "dist/comm.h"
+#include "train/checkpointing.h"
+#include "train/evaluation.h"
+#include "train/expect.h"
+#include "train/metrics.h"
+#include "train/progress.h"
+#include "train/run_folder.h"
+#include "train/setup.h"
+#include "train/step.h"
+
+namespace esm::train {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+checkpoint::CheckpointStore open_store(const RunFolder& folder, const CheckpointSection& config) {
+  return {folder.checkpoints(),
+          {.retention = {
+               .keep_last = config.keep_last, .keep_every = config.keep_every_steps, .keep_best = config.keep_best}}};
+}
+
+class Trainer {
+ public:
+  Trainer(RunConfig config, const TrainOptions& options)
+      : config_(std::move(config)),
+        options_(options),
+        folder_(config_.run.dir),
+        store_(open_store(folder_, config_.checkpoint)),
+        comm_(dist::make_single_comm()) {
+    config_.train.threads = effective_threads(config_.train.threads);
+    log::also_to_file(folder_.log());
+    open_everything();
+  }
+
+  TrainResult run();
+
+ private:
+  void open_everything();
+  void print_header() const;
+  bool is_over() const { return state_.step >= config_.train.max_steps || state_.stopped_early; }
+  int signal() const { return options_.stop_signal ? options_.stop_signal() : 0; }
+  bool due(int64_t every) const { return every > 0 && state_.step % every == 0; }
+  void step();
+  void count(const StepOutcome& outcome);
+  bool validate();
+  bool note_validation(double loss);
+  void save();
+  TrainResult finish(StopReason reason);
+
+  RunConfig config_;
+  const TrainOptions& options_;
+  RunFolder folder_;
+  checkpoint::CheckpointStore store_;
+  std::unique_ptr<dist::Comm> comm_;
+  std::optional<ModelSource> source_;  // where the weights came from
+  std::unique_ptr<models::Esm2> model_;
+  std::optional<Optimizer> optimizer_;
+  std::optional<data::Loader> loader_;
+  std::optional<Evaluator> evaluator_;
+  std::optional<MetricsLog> metrics_;
+  std::optional<Progress> progress_;
+  TrainState state_;
+  std::string monitor_;
+  std::string last_checkpoint_;
+  int64_t saved_step_ = -1;
+};
+
+void Trainer::open_everything() {
+  const auto resumed = find_resume(options_.resume, store_, config_.run.dir);
+  if (resumed.has_value())
+    source_ = open_model(resumed->path());
+  else if (!config_.init_from.empty())
+    source_ = open_model(config_.init_from);
+  if (source_.has_value() && !config_.init_from.empty()) adopt_model_config(config_, *source_, options_.origins);
+  if (resumed.has_value()) check_resumed_config(*resumed, config_);
+
+  const OpenedData data = open_data(config_, options_);
+  const data::LoaderOptions loading =
+      data::loader_options(config_.data, static_cast<uint64_t>(config_.seed), comm_->rank(), comm_->size());
+  model_ = build_model(config_, /*training=*/true, source_.has_value() ? source_->inv_freq() : std::vector<float>{});
+  optimizer_.emplace(Context{.threads = static_cast<int>(config_.train.threads)}, model_->units(), config_.optimizer);
+  if (resumed.has_value()) {
+    Restored restored = restore(*resumed, *model_, *optimizer_);
+    state_ = restored.state;
+    loader_.emplace(data.train, loading, restored.position);
+    last_checkpoint_ = resumed->path();
+    saved_step_ = state_.step;
+    if (resumed->manifest().threads != config_.train.threads)
+      log::warn("the checkpoint was made with {} CPU threads, this run has {}: results agree within rounding only",
+                resumed->manifest().threads, config_.train.threads);
+    if (options_.resume != "auto") store_.discard_newer_than(state_.step);
+  } else {
+    if (source_.has_value())
+      load_parameters(*model_, *source_);
+    else
+      model_->init_parameters(static_cast<uint64_t>(config_.seed));
+    loader_.emplace(data.train, loading);
+  }
+  evaluator_.emplace(data.valid, loading);
+  monitor_ = config_.eval.monitor.empty() ? evaluator_->first_name() : config_.eval.monitor;
+  store_.check_free_space(checkpoint_bytes(*model_) * (config_.checkpoint.keep_last + 1));
+  write_file_atomically(folder_.config(), config::to_yaml(config_));
+  metrics_.emplace(folder_.metrics(), state_.step, !state_.pending_eval);
+  print_header();
+  progress_.emplace(Progress::Options{
+      .live = options_.live, .every_steps = config_.run.log_every_steps, .last_step = config_.train.max_steps});
+}
+
+void Trainer::print_header() const {
+  log::info("run folder {}", folder_.path());
+  for (const std::string& line : config::non_default_lines(config::entries(config_, options_.origins)))
+    log::info("  {}", line);
+  log::info("{}", loader_->summary());
+  log::info("model: {} parameters, {} layers x {}, {} heads; {}, {} CPU threads; {} tokens a micro-batch x {} a step",
+            with_thousands(model_->parameter_count()), config_.model.layers, config_.model.hidden, config_.model.heads,
+            precision::find_recipe(config_.precision).name, config_.train.threads,
+            with_thousands(config_.data.tokens_per_batch), config_.train.micro_batches);
+  int64_t activation_bytes = 0;
+  for (const models::MemoryPart& part : model_->activation_memory()) activation_bytes += part.bytes;
+  log::info("memory: {} of activations, {} of weights, gradients and moments", human_bytes(activation_bytes),
+            human_bytes(model_->parameter_count() * 16));
+  if (state_.step > 0) log::info("resumed at step {} from {}", state_.step, last_checkpoint_);
+}
+
+void Trainer::step() {
+  const auto start = std::chrono::steady_clock::now();
+  const StepOutcome outcome = train_step({*model_, *loader_, *optimizer_, *comm_, config_}, state_.step);
+  ++state_.step;
+  StepMetrics row;
+  row.step = state_.step;
+  row.loss = outcome.loss();
+  row.grad_norm = outcome.grad_norm;
+  row.lr = outcome.lr;
+  row.tokens = outcome.tokens;
+  row.padded_tokens = outcome.padded_tokens;
+  row.scored = outcome.sums.n_scored;
+  row.seconds = seconds_since(start);
+  row.skipped = outcome.skipped;
+  state_.step_seconds += row.seconds;
+  count(outcome);
+  metrics_->append(row);
+  progress_->step(row);
+}
+
+void Trainer::count(const StepOutcome& outcome) {
+  state_.tokens += outcome.tokens;
+  state_.updates = optimizer_->updates();
+  if (outcome.sums.n_scored == 0) ++state_.empty;
+  if (outcome.nonfinite.empty()) {
+    state_.skipped_in_a_row = 0;
+    if (std::isfinite(outcome.loss())) state_.remember_loss(outcome.loss());
+    return;
+  }
+  ++state_.skipped;
+  ++state_.skipped_in_a_row;
+  log::warn("step {}: {} is not finite; the weights were left alone ({} such steps so far, {} in a row)", state_.step,
+            outcome.nonfinite == "loss" ? "the loss" : "the gradient of " + outcome.nonfinite, state_.skipped,
+            state_.skipped_in_a_row);
+  const bool stop = config_.train.nonfinite == NonFinite::kStop;
+  if (!stop && state_.skipped_in_a_row < config_.train.max_consecutive_skips) return;
+  fail<Error>(
+      "stopped at step {}: {} steps in a row were not finite (last: {}); the last checkpoint is {}. Try a lower "
+      "optimizer.lr, a longer schedule.warmup_steps, or precision: fp32",
+      state_.step, state_.skipped_in_a_row, outcome.nonfinite, last_checkpoint_.empty() ? "none" : last_checkpoint_);
+}
+
+// False when a signal came before the end; the validation is then due first thing after a resume.
+bool Trainer::validate() {
+  state_.pending_eval = false;
+  if (evaluator_->empty()) return true;
+  const auto results = evaluator_->run(*model_, *comm_,
+                                       {.max_batches = config_.eval.max_batches,
+                                        .should_stop = [this] { return signal() != 0; },
+                                        .status = [this](const std::string& text) { progress_->status(text); }});
+  if (!results.has_value()) {
+    state_.pending_eval = true;
+    return false;
+  }
+  metrics_->append(state_.step, *results);
+  for (const auto& [name, m] : *results)
+    log::info("step {}  validation '{}': loss {:.4f}  perplexity {:.3f}  accuracy {:.4f}", state_.step, name, m.loss,
+              m.perplexity, m.accuracy);
+  if (note_validation(results->at(monitor_).loss) && config_.checkpoint.keep_best) save();
+  return true;
+}
+
+// True when the monitored loss is the best so far.
+bool Trainer::note_validation(double loss) {
+  state_.valid_loss = loss;
+  state_.valid_step = state_.step;
+  const bool better = std::isfinite(loss) && (!state_.best_loss.has_value() || loss < *state_.best_loss);
+  const bool enough =
+      better && (!state_.best_loss.has_value() || loss < *state_.best_loss - config_.eval.min_improvement);
+  if (better) {
+    state_.best_loss = loss;
+    state_.best_step = state_.step;
+  }
+  state_.evals_without_improvement = enough ? 0 : state_.evals_without_improvement + 1;
+  if (config_.eval.patience > 0 && state_.evals_without_improvement >= config_.eval.patience) {
+    state_.stopped_early = true;
+    log::info("stopping early: {} validations without an improvement; best loss {:.4f} at step {}",
+              state_.evals_without_improvement, state_.best_loss.value_or(NAN), state_.best_step);
+  }
+  return better;
+}
+
+void Trainer::save() {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    auto request = save_request(*model_, *optimizer_, state_, loader_->state(), config_, source_);
+    request.manifest.versions.insert(options_.versions.begin(), options_.versions.end());
+    const checkpoint::SaveResult result = store_.save(request);
+    last_checkpoint_ = result.path;
+    saved_step_ = state_.step;
+    log::info("saved {} ({}, {:.2f} s)", result.path, human_bytes(result.bytes), seconds_since(start));
+  } catch (const CheckpointError& e) {
+    if (config_.checkpoint.on_error == SaveError::kStop) throw;
+    log::error("checkpoint of step {} not written, training goes on: {}", state_.step, e.what());
+  }
+}
+
+TrainResult Trainer::finish(StopReason reason) {
+  if (saved_step_ != state_.step || reason == StopReason::kSignal || state_.stopped_early) save();
+  progress_.reset();
+  TrainResult result{.reason = reason, .signal = signal(), .checkpoint = last_checkpoint_};
+  if (saved_step_ != state_.step)
+    fail<CheckpointError>(
+        "the last steps are not saved: the checkpoint of step {} could not be written (see above); the "
+        "newest is {}",
+        state_.step, last_checkpoint_.empty() ? "none" : last_checkpoint_);
+  if (reason != StopReason::kSignal) result.unmet = unmet_expectations(config_.expect, state_);
+  return result;
+}
+
+TrainResult Trainer::run() {
+  if (is_over() && !state_.pending_eval) {
+    log::info("nothing to do: {} has finished ({} steps{}); give a larger train.max_steps to go on", folder_.path(),
+              state_.step, state_.stopped_early ? ", stopped early" : "");
+    return finish(state_.stopped_early ? StopReason::kStoppedEarly : StopReason::kFinished);
+  }
+  if (state_.pending_eval && !validate()) return finish(StopReason::kSignal);
+  while (!is_over()) {
+    if (signal() != 0) return finish(StopReason::kSignal);
+    step();
+    const bool last = state_.step >= config_.train.max_steps;
+    if ((last || due(config_.eval.every_steps)) && !validate()) return finish(StopReason::kSignal);
+    if (due(config_.checkpoint.every_steps) && saved_step_ != state_.step) save();
+  }
+  return finish(state_.stopped_early ? StopReason::kStoppedEarly : StopReason::kFinished);
+}
+
+}  // namespace
+
+TrainResult train(RunConfig config, const TrainOptions& options) { return Trainer(std::move(config), options).run(); }
+
+}  // namespace esm::train

@@ -1,0 +1,59 @@
+#include "train/metrics.h"
+
+#include "base/error.h"
+#include "support/catch.h"
+#include "train/state.h"
+
+using namespace esm;
+using namespace esm::train;
+
+namespace {
+StepMetrics row(int64_t step) {
+  StepMetrics m;
+  m.step = step;
+  m.loss = 1.0 / 3;
+  m.tokens = 100;
+  m.padded_tokens = 128;
+  m.seconds = 0.5;
+  return m;
+}
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+}  // namespace
+
+TEST_CASE("a resume cuts later rows and torn lines, so each step stands once") {
+  const ScratchFolder scratch("esm-metrics");
+  const std::string path = scratch.path() + "/metrics.jsonl";
+  {
+    MetricsLog log(path, 0, true);
+    for (int64_t step = 1; step <= 5; ++step) log.append(row(step));
+    log.append(3, {{"main", EvalMetrics{.loss = 2.5}}});
+  }
+  LineAppender(path).append(R"({"step": 6, "lo)");
+  { MetricsLog log(path, 3, true); }
+  CHECK(count(read_text_file(path), "\"loss\": 0.33333333333333331") == 3);
+  CHECK(count(read_text_file(path), "valid") == 1);
+  { MetricsLog log(path, 3, false); }
+  CHECK(count(read_text_file(path), "valid") == 0);
+  {
+    MetricsLog log(path, 3, false);
+    log.append(row(4));
+  }
+  CHECK(count(read_text_file(path), "\"step\": 4") == 1);
+  CHECK(count(read_text_file(path), "\"tokens_per_s\": 200") == 4);
+}
+
+TEST_CASE("state survives JSON, and damage is named") {
+  TrainState state;
+  state.step = 12;
+  state.best_loss = 0.1;
+  state.pending_eval = true;
+  for (int i = 0; i < 15; ++i) state.remember_loss(i / 7.0);
+  CHECK(state.recent_losses.size() == TrainState::kRecent);
+  CHECK(TrainState::from_json(state.to_json()) == state);
+  CHECK_THROWS_AS(TrainState::from_json("[]"), CheckpointError);
+  CHECK_THROWS_WITH(TrainState::from_json("{\"step\": 1}"), ContainsSubstring("updates"));
+}
