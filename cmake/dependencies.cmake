@@ -70,9 +70,19 @@ set(CMAKE_BUILD_RPATH "${esm_rpath}")
 list(TRANSFORM esm_rpath PREPEND "-Wl,-rpath-link," OUTPUT_VARIABLE esm_rpath_link)
 
 add_library(esm_torch INTERFACE)
-target_include_directories(esm_torch SYSTEM INTERFACE
-  "${torch_root}/include" "${torch_root}/include/torch/csrc/api/include")
-target_link_libraries(esm_torch INTERFACE "${torch_root}/lib/libtorch_cpu.so" "${torch_root}/lib/libc10.so")
+# Only its own headers: the folder also holds fmt and others of other versions than the distribution's, which we use.
+set(torch_headers "${PROJECT_BINARY_DIR}/torch_include")
+file(MAKE_DIRECTORY "${torch_headers}")
+foreach(folder ATen c10 caffe2 torch)
+  file(CREATE_LINK "${torch_root}/include/${folder}" "${torch_headers}/${folder}" SYMBOLIC)
+endforeach()
+target_include_directories(esm_torch SYSTEM INTERFACE "${torch_headers}" "${torch_headers}/torch/csrc/api/include")
+# LibTorch's own OpenMP runtime, for our loops too: a second one would mean a second set of threads.
+file(GLOB torch_openmp "${torch_root}/lib/libgomp*.so*")
+if(NOT torch_openmp)
+  set(torch_openmp gomp)
+endif()
+target_link_libraries(esm_torch INTERFACE "${torch_root}/lib/libtorch_cpu.so" "${torch_root}/lib/libc10.so" ${torch_openmp})
 # RPATH, not RUNPATH: libtorch_cpu's own needs (libcudart, libcupti) are then found through us as well.
 target_link_options(esm_torch INTERFACE -Wl,--disable-new-dtags ${esm_rpath_link})
 
