@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -32,24 +32,33 @@ constexpr std::string_view kWanted = "tokens, lengths, offsets, ids, id_offsets,
 // --- A file driver without locks ----------------------------------------------------------------------------------
 // HDF5 locks files unless told otherwise, and the environment variable HDF5_USE_FILE_LOCKING overrules the program's
 // wish. Many network file systems refuse locks. A driver that has no lock function cannot be made to lock.
+// A failed write is remembered but not told to HDF5, whose 1.10 releases crash at exit after a file could not be
+// closed; whoever opened the file looks at the memory.
+
+struct DriverInfo {
+  int* write_error;  // receives the errno of the first failed write
+};
 
 struct PlainFile {
   H5FD_t base;  // must come first: HDF5 fills it
   int fd;
+  int* write_error;
   haddr_t end_of_allocation;
   haddr_t size;
 };
 PlainFile* plain(H5FD_t* file) { return reinterpret_cast<PlainFile*>(file); }
 const PlainFile* plain(const H5FD_t* file) { return reinterpret_cast<const PlainFile*>(file); }
 
-H5FD_t* plain_open(const char* name, unsigned flags, hid_t, haddr_t) {
+H5FD_t* plain_open(const char* name, unsigned flags, hid_t access, haddr_t) {
   int mode = (flags & H5F_ACC_RDWR) != 0 ? O_RDWR : O_RDONLY;
   if ((flags & H5F_ACC_CREAT) != 0) mode |= O_CREAT;
   if ((flags & H5F_ACC_TRUNC) != 0) mode |= O_TRUNC;
   FileDescriptor fd(::open(name, mode | O_CLOEXEC, 0644));
   struct stat info {};
   if (!fd.valid() || ::fstat(fd.get(), &info) != 0) return nullptr;
+  const auto* driver_info = static_cast<const DriverInfo*>(H5Pget_driver_info(access));
   auto file = std::make_unique<PlainFile>();
+  file->write_error = driver_info == nullptr ? nullptr : driver_info->write_error;
   file->fd = fd.release();
   file->size = static_cast<haddr_t>(info.st_size);
   return &file.release()->base;
@@ -87,25 +96,30 @@ herr_t plain_read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size,
   }
   return 0;
 }
+herr_t failed_write(const PlainFile& file) {
+  if (file.write_error == nullptr) return -1;
+  if (*file.write_error == 0) *file.write_error = errno;
+  return 0;
+}
 herr_t plain_write(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size, const void* buffer) {
+  PlainFile& f = *plain(file);
   const char* in = static_cast<const char*>(buffer);
+  f.size = std::max(f.size, address + size);
   while (size > 0) {
-    const ssize_t n = ::pwrite(plain(file)->fd, in, size, static_cast<off_t>(address));
+    const ssize_t n = ::pwrite(f.fd, in, size, static_cast<off_t>(address));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return -1;
+    if (n <= 0) return failed_write(f);
     in += n;
     address += static_cast<haddr_t>(n);
     size -= static_cast<size_t>(n);
   }
-  plain(file)->size = std::max(plain(file)->size, address);
   return 0;
 }
 herr_t plain_truncate(H5FD_t* file, hid_t, hbool_t) {
   PlainFile& f = *plain(file);
   if (f.size == f.end_of_allocation) return 0;
-  if (::ftruncate(f.fd, static_cast<off_t>(f.end_of_allocation)) != 0) return -1;
   f.size = f.end_of_allocation;
-  return 0;
+  return ::ftruncate(f.fd, static_cast<off_t>(f.end_of_allocation)) == 0 ? 0 : failed_write(f);
 }
 
 hid_t plain_driver() {
@@ -114,6 +128,7 @@ hid_t plain_driver() {
     table.name = "esmtrain-plain";
     table.maxaddr = static_cast<haddr_t>(INT64_MAX);
     table.fc_degree = H5F_CLOSE_WEAK;
+    table.fapl_size = sizeof(DriverInfo);
     table.open = plain_open;
     table.close = plain_close;
     table.query = plain_query;
@@ -170,9 +185,10 @@ std::unique_lock<std::mutex> hdf5_lock() {
   return lock;
 }
 
-Handle file_access() {
+Handle file_access(int* write_error) {
+  const DriverInfo info{write_error};
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  ESM_CHECK(access.valid() && H5Pset_driver(access.get(), plain_driver(), nullptr) >= 0 &&
+  ESM_CHECK(access.valid() && H5Pset_driver(access.get(), plain_driver(), &info) >= 0 &&
                 H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18) >= 0,
             "HDF5 does not take the access settings");
   return access;
@@ -194,7 +210,8 @@ namespace {
 class Writer {
  public:
   explicit Writer(const std::string& path)
-      : path_(path), file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, file_access().get()), H5Fclose) {
+      : path_(path),
+        file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, file_access(&write_error_).get()), H5Fclose) {
     check(file_.valid());
   }
 
@@ -224,11 +241,13 @@ class Writer {
     check(attribute.valid() && H5Awrite(attribute.get(), memory_type, value) >= 0);
   }
   void check(bool ok) {
-    const int error = errno;
-    require(ok, path_, fmt::format("cannot be written ({})", error != 0 ? std::string(strerror(error)) : "HDF5 error"));
+    const int error = write_error_ != 0 ? write_error_ : errno;
+    require(ok && write_error_ == 0, path_,
+            fmt::format("cannot be written ({})", error != 0 ? std::strerror(error) : "HDF5 error"));
   }
 
   const std::string& path_;
+  int write_error_ = 0;
   Handle file_;
 };
 
@@ -304,7 +323,7 @@ std::string write_shard(const std::string& path, const ShardContent& content) {
 // The HDF5 side of opening a shard: attributes and the places of the datasets.
 struct ShardFile::Hdf5View {
   explicit Hdf5View(const std::string& p, int64_t bytes)
-      : path(p), file_bytes(bytes), file(H5Fopen(p.c_str(), H5F_ACC_RDONLY, file_access().get()), H5Fclose) {
+      : path(p), file_bytes(bytes), file(H5Fopen(p.c_str(), H5F_ACC_RDONLY, file_access(nullptr).get()), H5Fclose) {
     require(file.valid(), path, "the HDF5 file is cut or damaged: HDF5 cannot open it. Prepare or copy it again");
   }
 

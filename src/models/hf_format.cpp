@@ -69,22 +69,19 @@ Esm2Config hf_read_config(const std::string& json_text, const std::string& where
   const ConfigJson json(json_text, where);
   json.demand(json.text("model_type", "esm") == "esm", "model_type", "a Hugging Face ESM-2 says esm");
   json.demand(json.text("hidden_act", "gelu") == "gelu", "hidden_act", "ESM-2 has gelu");
-  return json.common();
+  return read_common(json);
 }
 
 std::string hf_write_config(const Esm2Config& config, std::string_view dtype, const std::string& source) {
-  Json root = common_config_json(config, dtype, source);
-  const auto set_default = [&](const char* key, Json value) {
-    if (!root.contains(key)) root[key] = std::move(value);
-  };
-  root["model_type"] = "esm";
-  set_default("architectures", Json::array({"EsmForMaskedLM"}));
-  set_default("vocab_list", nullptr);
-  set_default("is_folding_model", false);
-  set_default("esmfold_config", nullptr);
-  set_default("tie_word_embeddings", true);
-  set_default("use_cache", true);
-  return root.dump(2) + "\n";
+  ConfigJson json = write_common(config, dtype, source);
+  json.set("model_type", std::string("esm"));
+  json.set_default("architectures", ConfigJson::Raw{R"(["EsmForMaskedLM"])"});
+  json.set_default("vocab_list", nullptr);
+  json.set_default("is_folding_model", false);
+  json.set_default("esmfold_config", nullptr);
+  json.set_default("tie_word_embeddings", true);
+  json.set_default("use_cache", true);
+  return json.dump();
 }
 
 std::map<std::string, std::string> hf_tokenizer_files() {
@@ -94,19 +91,21 @@ std::map<std::string, std::string> hf_tokenizer_files() {
   static_assert(kTokens.size() == kVocabSize);
   std::string vocabulary;
   for (const char* token : kTokens) vocabulary += std::string(vocabulary.empty() ? "" : "\n") + token;
-  const Json special = {{"cls_token", "<cls>"},
-                        {"eos_token", "<eos>"},
-                        {"mask_token", "<mask>"},
-                        {"pad_token", "<pad>"},
-                        {"unk_token", "<unk>"}};
-  Json tokenizer = special;
-  tokenizer["tokenizer_class"] = "EsmTokenizer";
-  tokenizer["do_lower_case"] = false;
-  tokenizer["clean_up_tokenization_spaces"] = false;
-  tokenizer["model_max_length"] = 1024;
+  const std::string special = R"({
+  "cls_token": "<cls>",
+  "eos_token": "<eos>",
+  "mask_token": "<mask>",
+  "pad_token": "<pad>",
+  "unk_token": "<unk>"
+})";
+  ConfigJson tokenizer(special, "tokenizer_config.json");
+  tokenizer.set("tokenizer_class", std::string("EsmTokenizer"));
+  tokenizer.set("do_lower_case", false);
+  tokenizer.set("clean_up_tokenization_spaces", false);
+  tokenizer.set("model_max_length", int64_t{1024});
   return {{"vocab.txt", vocabulary},
-          {"special_tokens_map.json", special.dump(2) + "\n"},
-          {"tokenizer_config.json", tokenizer.dump(2) + "\n"}};
+          {"special_tokens_map.json", special + "\n"},
+          {"tokenizer_config.json", tokenizer.dump()}};
 }
 
 }  // namespace esm::models

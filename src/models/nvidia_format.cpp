@@ -60,38 +60,37 @@ NvidiaConfig nvidia_read_config(const std::string& json_text, const std::string&
   json.demand(json.text("model_type", "nv_esm") == "nv_esm", "model_type", "an NVIDIA ESM-2 says nv_esm");
   json.demand(json.text("encoder_activation", "gelu") == "gelu", "encoder_activation",
               "only gelu (TransformerEngine's, the tanh form) is supported");
-  NvidiaConfig config{.model = json.common(), .interleaved_qkv = json.flag("qkv_weight_interleaved", true)};
+  NvidiaConfig config{.model = read_common(json), .interleaved_qkv = json.flag("qkv_weight_interleaved", true)};
   config.model.activation = Activation::kGeluTanh;
   return config;
 }
 
 std::string nvidia_write_config(const Esm2Config& config, const NvidiaVariant& variant, std::string_view dtype,
                                 const std::string& source) {
-  Json root = common_config_json(config, dtype, source);
-  const auto set_default = [&](const char* key, Json value) {
-    if (!root.contains(key)) root[key] = std::move(value);
-  };
-  root["model_type"] = "nv_esm";
-  root["qkv_weight_interleaved"] = variant.interleaved_qkv;
-  root["encoder_activation"] = "gelu";
-  const bool padded = variant.vocab_rows != kVocabSize;
-  root["padded_vocab_size"] = padded ? Json(variant.vocab_rows) : Json(nullptr);
-  set_default("architectures", Json::array({"NVEsmForMaskedLM"}));
+  ConfigJson json = write_common(config, dtype, source);
+  json.set("model_type", std::string("nv_esm"));
+  json.set("qkv_weight_interleaved", variant.interleaved_qkv);
+  json.set("encoder_activation", std::string("gelu"));
+  if (variant.vocab_rows == kVocabSize)
+    json.set("padded_vocab_size", nullptr);
+  else
+    json.set("padded_vocab_size", variant.vocab_rows);
+  json.set_default("architectures", ConfigJson::Raw{R"(["NVEsmForMaskedLM"])"});
   // The classes live in esm_nv.py of NVIDIA's repositories, which loading with trust_remote_code wants beside this
   // file.
   if (source.empty())
-    set_default("auto_map", {{"AutoConfig", "esm_nv.NVEsmConfig"},
-                             {"AutoModel", "esm_nv.NVEsmModel"},
-                             {"AutoModelForMaskedLM", "esm_nv.NVEsmForMaskedLM"}});
-  set_default("attn_input_format", "bshd");
-  set_default("attn_mask_type", "padding");
-  set_default("fuse_qkv_params", true);
-  set_default("micro_batch_size", nullptr);
-  set_default("max_seq_length", nullptr);
-  set_default("add_pooling_layer", false);
-  set_default("layer_precision", nullptr);
-  set_default("use_quantized_model_init", false);
-  return root.dump(2) + "\n";
+    json.set_default("auto_map",
+                     ConfigJson::Raw{R"({"AutoConfig": "esm_nv.NVEsmConfig", "AutoModel": "esm_nv.NVEsmModel",
+                                                 "AutoModelForMaskedLM": "esm_nv.NVEsmForMaskedLM"})"});
+  json.set_default("attn_input_format", std::string("bshd"));
+  json.set_default("attn_mask_type", std::string("padding"));
+  json.set_default("fuse_qkv_params", true);
+  json.set_default("micro_batch_size", nullptr);
+  json.set_default("max_seq_length", nullptr);
+  json.set_default("add_pooling_layer", false);
+  json.set_default("layer_precision", nullptr);
+  json.set_default("use_quantized_model_init", false);
+  return json.dump();
 }
 
 }  // namespace esm::models

@@ -28,12 +28,12 @@ class Oracle {
   /// Planted errors, to show that the comparisons would notice.
   enum class Fault {
     kNone,
-    kKeyPositions,     // keys are turned by one position more than queries
-    kRotaryPairs,      // elements 2i and 2i + 1 turn together instead of i and i + K/2
-    kNoTokenDropout,   // embeddings are not rescaled
-    kLeak,             // a token also sees the sequences before its own
-    kTanhGelu,         // the tanh form of GELU for the exact one, or the other way round
-    kNoQueryScale,     // scores are not divided by sqrt(K)
+    kKeyPositions,    // keys are turned by one position more than queries
+    kRotaryPairs,     // elements 2i and 2i + 1 turn together instead of i and i + K/2
+    kNoTokenDropout,  // embeddings are not rescaled
+    kLeak,            // a token also sees the sequences before its own
+    kTanhGelu,        // the tanh form of GELU for the exact one, or the other way round
+    kNoQueryScale,    // scores are not divided by sqrt(K)
   };
   Fault fault = Fault::kNone;
 

@@ -36,7 +36,7 @@ constexpr double unit_roundoff(DType type) {
 
 /// One operation: sums of `reduction` terms in FP32, inputs and outputs stored as `type`.
 inline Tolerance operation_tolerance(DType type, int64_t reduction) {
-  constexpr double kSafety = 4;
+  constexpr double kSafety = 2;
   const double sum = std::sqrt(static_cast<double>(reduction)) * unit_roundoff(DType::kF32);
   const double bound = kSafety * (sum + 2 * unit_roundoff(type));
   return {bound, 2 * bound};

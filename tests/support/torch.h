@@ -15,9 +15,9 @@ inline std::vector<double> values(const at::Tensor& x) {
 }
 
 /// Raw bytes, for tests of bit equality.
-inline std::vector<std::byte> bytes(const at::Tensor& x) {
+inline std::vector<uint8_t> bytes(const at::Tensor& x) {
   const at::Tensor dense = x.contiguous();
-  const auto* p = static_cast<const std::byte*>(dense.const_data_ptr());
+  const auto* p = static_cast<const uint8_t*>(dense.const_data_ptr());
   return {p, p + dense.numel() * dense.element_size()};
 }
 
