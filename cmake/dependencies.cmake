@@ -89,7 +89,12 @@ if(ESM_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "GPU architectures, e.g. 80;90a;100a;120a")
   endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the one that LibTorch loads, not a second one inside us
   enable_language(CUDA)
+  if("${CMAKE_CUDA20_STANDARD_COMPILE_OPTION}" STREQUAL "")  # CMake 3.25 does not know what nvcc 12 and later can do
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
   set(CMAKE_CUDA_STANDARD 20)
   find_package(CUDAToolkit 13.0 REQUIRED)
   # Toolkits from NVIDIA's own packages come without NCCL; the set-up script then unpacks its wheel beside LibTorch.

@@ -19,7 +19,7 @@ std::optional<StoredStep> best_of(std::span<const StoredStep> complete) {
 }
 
 std::vector<int64_t> steps_to_remove(std::span<const StoredStep> complete, const RetentionPolicy& policy,
-                                     int64_t just_saved) {
+                                     int64_t sound_step) {
   ESM_CHECK(policy.keep_last >= 1, "keep_last is {}", policy.keep_last);
   std::vector<StoredStep> newest_first(complete.begin(), complete.end());
   std::sort(newest_first.begin(), newest_first.end(),
@@ -28,7 +28,7 @@ std::vector<int64_t> steps_to_remove(std::span<const StoredStep> complete, const
   std::vector<int64_t> remove;
   for (size_t i = 0; i < newest_first.size(); ++i) {
     const StoredStep& stored = newest_first[i];
-    const bool kept = static_cast<int64_t>(i) < policy.keep_last || stored.pinned || stored.step == just_saved ||
+    const bool kept = static_cast<int64_t>(i) < policy.keep_last || stored.pinned || stored.step == sound_step ||
                       (policy.keep_every > 0 && stored.step % policy.keep_every == 0) ||
                       (policy.keep_best && best.has_value() && stored.step == best->step);
     if (!kept) remove.push_back(stored.step);

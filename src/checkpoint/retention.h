@@ -23,8 +23,8 @@ struct StoredStep {
 /// The one with the lowest metric, the earliest of equals; nothing when none has a (finite) metric.
 std::optional<StoredStep> best_of(std::span<const StoredStep> complete);
 
-/// Steps to remove, oldest first: those that no rule keeps. `just_saved` is always kept.
+/// Steps to remove, oldest first: those that no rule keeps. `sound_step`, known to be sound, is always kept.
 std::vector<int64_t> steps_to_remove(std::span<const StoredStep> complete, const RetentionPolicy& policy,
-                                     int64_t just_saved);
+                                     int64_t sound_step);
 
 }  // namespace esm::checkpoint

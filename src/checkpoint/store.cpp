@@ -49,8 +49,7 @@ void CheckpointStore::check_free_space(int64_t bytes) const {
                         human_bytes(bytes), human_bytes(available));
 }
 
-// --- saving
-// -----------------------------------------------------------------------------------------------------------
+// --- saving ------------------------------------------------------------------------------------------------------
 
 SaveResult CheckpointStore::save(const SaveRequest& request) {
   const int64_t step = request.manifest.step;
@@ -63,6 +62,9 @@ SaveResult CheckpointStore::save(const SaveRequest& request) {
   };
   try {
     files_.make_folder(path());  // it may have been removed during the run
+    // What a process left that was killed between its commit and its clean-up, so that there are never more than
+    // keep_last + 1. Only when some checkpoint is known to be sound: sizes alone do not say that.
+    if (sound_step_.has_value()) apply_retention(*sound_step_);
     check_free_space(estimated_bytes(request));
     files_.make_folder(temporary);
     const Manifest manifest = write_checkpoint(files_, temporary, request, options_.max_file_bytes);
@@ -76,6 +78,7 @@ SaveResult CheckpointStore::save(const SaveRequest& request) {
     remove_quietly(temporary);
     throw;
   }
+  sound_step_ = step;
   result.removed = apply_retention(step);
   return result;
 }
@@ -120,16 +123,21 @@ void CheckpointStore::set_damaged_aside(const std::string& damaged) {
   folder_.report(fmt::format("the damaged {} is kept as {}", name, aside));
 }
 
-// --- removing
-// ---------------------------------------------------------------------------------------------------------
+std::optional<OpenCheckpoint> CheckpointStore::newest_complete() {
+  std::optional<OpenCheckpoint> newest = folder_.newest_complete();
+  if (newest.has_value()) sound_step_ = newest->manifest().step;
+  return newest;
+}
 
-// The new checkpoint is safe by now: whatever goes wrong here is reported, never thrown.
-std::vector<std::string> CheckpointStore::apply_retention(int64_t just_saved) {
+// --- removing ----------------------------------------------------------------------------------------------------
+
+// sound_step is kept in any case. Whatever goes wrong here is reported, never thrown.
+std::vector<std::string> CheckpointStore::apply_retention(int64_t sound_step) {
   std::vector<std::string> removed;
   try {
     const std::vector<StoredStep> complete = folder_.complete_steps();
     write_best_file(complete);
-    for (const int64_t step : steps_to_remove(complete, options_.retention, just_saved))
+    for (const int64_t step : steps_to_remove(complete, options_.retention, sound_step))
       if (trash(step_path(step))) removed.push_back(step_path(step));
     remove_leftovers();
   } catch (const Error& e) {

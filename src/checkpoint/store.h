@@ -48,7 +48,7 @@ class CheckpointStore {
 
   /// As CheckpointFolder's.
   std::vector<StepFolder> list() const { return folder_.list(); }
-  std::optional<OpenCheckpoint> newest_complete() { return folder_.newest_complete(); }
+  std::optional<OpenCheckpoint> newest_complete();
   std::optional<StoredStep> best() { return best_of(folder_.complete_steps()); }
 
   /// Removes checkpoints beyond `step`, which must be there: to be called after an explicit resume from an older one,
@@ -59,7 +59,7 @@ class CheckpointStore {
  private:
   bool commit(const std::string& temporary, const Manifest& manifest);
   void set_damaged_aside(const std::string& path);
-  std::vector<std::string> apply_retention(int64_t just_saved);
+  std::vector<std::string> apply_retention(int64_t sound_step);
   void write_best_file(const std::vector<StoredStep>& complete);
   void remove_leftovers();
   bool trash(const std::string& path);
@@ -72,6 +72,7 @@ class CheckpointStore {
   std::string host_;
   std::string nonce_;  // tells this store's folders from those of a dead process with the same number
   int64_t counter_ = 0;
+  std::optional<int64_t> sound_step_;  // saved or fully verified by this store
 };
 
 }  // namespace esm::checkpoint

@@ -1,5 +1,5 @@
 // ESM-2 (Lin et al. 2022): a pre-LayerNorm encoder with rotary positions over packed sequences, and its masked-language
-// head. Exact mathematics: README of this folder.
+// head. Exact mathematics: README.md of this folder.
 #pragma once
 #include <memory>
 #include <optional>

@@ -19,6 +19,10 @@ constexpr int64_t up(int64_t value, int64_t step) { return (value + step - 1) / 
 template <int Lanes>
 struct VectorOf;
 template <>
+struct VectorOf<4> {
+  typedef float Type __attribute__((vector_size(16), aligned(4), may_alias));
+};
+template <>
 struct VectorOf<8> {
   typedef float Type __attribute__((vector_size(32), aligned(4), may_alias));
   typedef uint32_t Bits __attribute__((vector_size(32), aligned(4), may_alias));
@@ -60,10 +64,29 @@ struct HeadAttention {
 
   /// to[j / kKeys, c, j % kKeys] = from[j, c]; keys beyond n become 0.
   [[gnu::noinline]] void pack_transposed(const T* from, float* to) const {
-    for (int64_t j = 0; j < n_pad; ++j) {
+    for (int64_t j = 0; j < n_pad; j += 4) {
       float* column = to + j / kKeys * kKeys * d + j % kKeys;
-      for (int64_t c = 0; c < d; ++c) column[c * kKeys] = j < n ? load(from[j * stride + c]) : 0.0f;
+      const int64_t rows = n - j < 4 ? n - j : 4;
+      int64_t c = 0;
+      if constexpr (sizeof(T) == sizeof(float))
+        for (; rows == 4 && c + 4 <= d; c += 4) transpose4(from + j * stride + c, column + c * kKeys);
+      for (; c < d; ++c)
+        for (int64_t r = 0; r < 4; ++r) column[c * kKeys + r] = r < rows ? load(from[(j + r) * stride + c]) : 0.0f;
     }
+  }
+
+  /// to[c, r] = from[r, c] of a block of four by four.
+  void transpose4(const float* from, float* to) const {
+    using Four = VectorOf<4>::Type;
+    const auto four = [](const float* p) { return *reinterpret_cast<const Four*>(p); };
+    const Four a = four(from), b = four(from + stride), c = four(from + 2 * stride), e = four(from + 3 * stride);
+    const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const Four ce_low = __builtin_shufflevector(c, e, 0, 4, 1, 5), ce_high = __builtin_shufflevector(c, e, 2, 6, 3, 7);
+    const auto out = [&](int64_t row) -> Four& { return *reinterpret_cast<Four*>(to + row * kKeys); };
+    out(0) = __builtin_shufflevector(ab_low, ce_low, 0, 1, 4, 5);
+    out(1) = __builtin_shufflevector(ab_low, ce_low, 2, 3, 6, 7);
+    out(2) = __builtin_shufflevector(ab_high, ce_high, 0, 1, 4, 5);
+    out(3) = __builtin_shufflevector(ab_high, ce_high, 2, 3, 6, 7);
   }
 
   /// to[j, c] = factor * from[j, c] for `rows` rows of stride `from_stride`; columns beyond d become 0, so do the rows

@@ -32,8 +32,9 @@ inline Gelu gelu_erf(float x) {
 inline Gelu gelu_tanh(float x) {
   constexpr float kTwoRoot = 1.5957691216057308f;  // 2 sqrt(2/pi)
   const float square = x * x;
-  const float s = 1.0f / (1.0f + exp(-kTwoRoot * x * (1.0f + 0.044715f * square)));
-  return {x * s, s + x * s * (1.0f - s) * kTwoRoot * (1.0f + 3.0f * 0.044715f * square)};
+  const float e = exp(-kTwoRoot * x * (1.0f + 0.044715f * square));
+  const float s = 1.0f / (1.0f + e);  // and 1 - s = e s, which keeps its digits when s is near 1
+  return {x * s, s + x * s * (e * s) * kTwoRoot * (1.0f + 3.0f * 0.044715f * square)};
 }
 
 template <class T, class Function>

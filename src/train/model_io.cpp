@@ -37,8 +37,7 @@ std::string read_text(const std::string& path) {
   }
 }
 
-// --- rotary frequencies
-// -----------------------------------------------------------------------------------------------
+// --- rotary frequencies ------------------------------------------------------------------------------------------
 
 // 10000^(-2i/d), as ops::rotary_inv_freq computes it.
 std::vector<float> computed_inv_freq(int64_t head_dim) {
@@ -90,8 +89,7 @@ models::InvFreq rule_of_inv_freq(const std::vector<float>& values, int64_t head_
   return values == rounded_to_fp16(computed) ? models::InvFreq::kFp16Rounded : models::InvFreq::kFile;
 }
 
-// --- foreign formats
-// --------------------------------------------------------------------------------------------------
+// --- foreign formats ---------------------------------------------------------------------------------------------
 
 std::vector<models::NamedShape> shapes_of(const checkpoint::SafetensorsSet& files) {
   std::vector<models::NamedShape> shapes;
@@ -237,8 +235,7 @@ std::shared_ptr<ModelSource::Impl> open_foreign(const std::string& path, const s
   return impl;
 }
 
-// --- our own
-// ----------------------------------------------------------------------------------------------------------
+// --- our own -----------------------------------------------------------------------------------------------------
 
 models::Esm2Config read_model_config(const checkpoint::Manifest& manifest, const std::string& path) {
   if (manifest.model_kind != "esm2")

@@ -22,8 +22,8 @@ namespace {
       std::this_thread::sleep_for(std::chrono::microseconds(last > 0 ? 0 : 300));
     });
     CheckpointStore store(folder, quiet({.keep_last = 2}, &files));
-    const std::vector<StepFolder> there = store.list();
-    const int64_t first = there.empty() ? 1 : there.front().step + 1;
+    const std::optional<OpenCheckpoint> newest = store.newest_complete();
+    const int64_t first = newest.has_value() ? newest->manifest().step + 1 : 1;
     for (int64_t step = first; step < first + 20; ++step) store.save(Content(step).request());
   } catch (...) {
     ::_exit(9);

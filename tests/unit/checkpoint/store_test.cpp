@@ -151,6 +151,33 @@ TEST_CASE("12 saves, keep 1, 2 and 3, across the step where the digits grow") {
   }
 }
 
+TEST_CASE("what a killed process did not clean up goes before the next save, but never the only sound one") {
+  const ScratchFolder scratch("store");
+  CheckpointStore(scratch.path(), quiet({.keep_last = 9})).save(Content(10).request());
+  CheckpointStore(scratch.path(), quiet({.keep_last = 9})).save(Content(20).request());
+  CheckpointStore(scratch.path(), quiet({.keep_last = 9})).save(Content(30).request());
+  // Damage that sizes do not show.
+  const std::string file = scratch.path() + "/step-000000030/model-00001-of-00001.safetensors";
+  std::string content = read_text_file(file);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  put_file(file, content);
+  bool full = true;
+  HookedFileSystem files([&](const std::string& operation, const std::string&, auto) {
+    if (full && operation == "write") throw DiskFullError("full");
+  });
+  CheckpointStore unaware(scratch.path(), quiet({.keep_last = 1}, &files));
+  CHECK_THROWS_AS(unaware.save(Content(40).request()), DiskFullError);
+  CHECK(steps_of(unaware) == Steps{30, 20, 10});
+  CheckpointStore store(scratch.path(), quiet({.keep_last = 1}, &files));
+  CHECK(store.newest_complete()->manifest().step == 20);
+  CHECK_THROWS_AS(store.save(Content(40).request()), DiskFullError);
+  CHECK(steps_of(store) == Steps{30, 20});
+  CHECK(Content(20).equals(*store.newest_complete()));
+  full = false;
+  store.save(Content(40).request());
+  CHECK(steps_of(store) == Steps{40});
+}
+
 TEST_CASE("the best checkpoint is kept and named") {
   const ScratchFolder scratch("store");
   CheckpointStore store(scratch.path(), quiet({.keep_last = 1}));
