@@ -249,10 +249,10 @@ models::Esm2Config read_model_config(const checkpoint::Manifest& manifest, const
   return config;
 }
 
-std::shared_ptr<ModelSource::Impl> open_native(const std::string& path) {
+std::shared_ptr<ModelSource::Impl> open_native(const std::string& path, checkpoint::Verify verify) {
   auto impl = std::make_shared<ModelSource::Impl>();
   impl->path = path;
-  impl->checkpoint.emplace(path, checkpoint::Verify::kContent);
+  impl->checkpoint.emplace(path, verify);
   const checkpoint::Manifest& manifest = impl->checkpoint->manifest();
   impl->config = read_model_config(manifest, path);
   impl->step = manifest.step;
@@ -289,7 +289,7 @@ std::string best_or_newest(const std::string& folder) {
 
 bool has_step_folders(const std::string& path) { return !checkpoint::CheckpointFolder(path).list().empty(); }
 
-std::shared_ptr<ModelSource::Impl> open_impl(const std::string& path) {
+std::shared_ptr<ModelSource::Impl> open_impl(const std::string& path, checkpoint::Verify verify) {
   const fs::path where(path);
   if (!fs::exists(where)) fail<CheckpointError>("{}: no such file or folder", path);
   if (!fs::is_directory(where)) {
@@ -300,9 +300,10 @@ std::shared_ptr<ModelSource::Impl> open_impl(const std::string& path) {
           path);
     return open_foreign(path, (where.parent_path() / "config.json").string());
   }
-  if (fs::exists(where / checkpoint::kManifestName)) return open_native(path);
-  if (fs::is_directory(where / "checkpoints")) return open_native(best_or_newest((where / "checkpoints").string()));
-  if (has_step_folders(path)) return open_native(best_or_newest(path));
+  if (fs::exists(where / checkpoint::kManifestName)) return open_native(path, verify);
+  if (fs::is_directory(where / "checkpoints"))
+    return open_native(best_or_newest((where / "checkpoints").string()), verify);
+  if (has_step_folders(path)) return open_native(best_or_newest(path), verify);
   return open_foreign(path, (where / "config.json").string());
 }
 
@@ -329,8 +330,8 @@ std::optional<Format> parse_format(std::string_view name) {
   return std::nullopt;
 }
 
-ModelSource open_model(const std::string& path) {
-  std::shared_ptr<ModelSource::Impl> impl = open_impl(path);
+ModelSource open_model(const std::string& path, checkpoint::Verify verify) {
+  std::shared_ptr<ModelSource::Impl> impl = open_impl(path, verify);
   for (const models::NamedShape& tensor : models::native_tensors(impl->config))
     impl->tensors.push_back({.name = tensor.name, .shape = tensor.shape});
   const std::vector<models::NamedShape> contact = models::native_contact_tensors(impl->config);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "checkpoint/open_checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "models/esm2_config.h"
 
@@ -77,7 +78,8 @@ class ModelSource {
 /// Hugging Face or NVIDIA naming; a single .safetensors file with config.json beside it. All of the source is checked
 /// (our own files by hash). Throws CheckpointError: missing or unexpected tensors by name, first differing shape, an
 /// untied decoder, a model that is not ESM-2.
-ModelSource open_model(const std::string& path);
+/// verify: kSizes for a checkpoint of ours whose content was verified a moment ago.
+ModelSource open_model(const std::string& path, checkpoint::Verify verify = checkpoint::Verify::kContent);
 
 struct ExportOptions {
   Format format = Format::kHf;

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -110,11 +111,22 @@ int64_t effective_threads(int64_t configured) {
   return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? std::max(1, CPU_COUNT(&cpus)) : 1;
 }
 
-std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume,
-                                                      checkpoint::CheckpointStore& store,
+bool is_in_folder(const std::string& path, const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(std::filesystem::path(path) / "..", folder, ignored);
+}
+
+std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume, checkpoint::CheckpointStore& store,
                                                       const std::string& run_dir) {
   if (resume == "auto") return store.newest_complete();
-  if (resume != "none") return checkpoint::OpenCheckpoint(resume);
+  if (resume != "none") {
+    if (!store.list().empty() && !is_in_folder(resume, store.path()))
+      fail<ConfigError>(
+          "{} holds checkpoints of its own (newest: {}), so {} cannot be resumed there; choose another "
+          "run.dir",
+          run_dir, store.list().front().path, resume);
+    return checkpoint::OpenCheckpoint(resume);
+  }
   if (!store.list().empty())
     fail<ConfigError>("{} already holds checkpoints (newest: {}); go on with --resume auto, or choose another run.dir",
                       run_dir, store.list().front().path);

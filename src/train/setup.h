@@ -39,10 +39,13 @@ std::unique_ptr<models::Esm2> build_model(const RunConfig& config, bool training
 /// Threads of this process when `configured` is 0.
 int64_t effective_threads(int64_t configured);
 
+/// Whether `path` exists and lies directly in `folder`.
+bool is_in_folder(const std::string& path, const std::string& folder);
+
 /// Finds the checkpoint to resume: none for "none" (throws ConfigError when the run folder holds checkpoints) and for
-/// "auto" without any; otherwise opens and verifies it.
-std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume,
-                                                      checkpoint::CheckpointStore& store,
+/// "auto" without any; otherwise opens and verifies it. A path outside the run folder is taken only while that holds no
+/// checkpoints.
+std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume, checkpoint::CheckpointStore& store,
                                                       const std::string& run_dir);
 
 }  // namespace esm::train

@@ -48,6 +48,7 @@ class Trainer {
 
  private:
   void open_everything();
+  void check_free_space() const;
   void print_header() const;
   bool is_over() const { return state_.step >= config_.train.max_steps || state_.stopped_early; }
   int signal() const { return options_.stop_signal ? options_.stop_signal() : 0; }
@@ -80,7 +81,7 @@ class Trainer {
 void Trainer::open_everything() {
   const auto resumed = find_resume(options_.resume, store_, config_.run.dir);
   if (resumed.has_value())
-    source_ = open_model(resumed->path());
+    source_ = open_model(resumed->path(), checkpoint::Verify::kSizes);  // find_resume() has verified it
   else if (!config_.init_from.empty())
     source_ = open_model(config_.init_from);
   if (source_.has_value() && !config_.init_from.empty()) adopt_model_config(config_, *source_, options_.origins);
@@ -100,7 +101,8 @@ void Trainer::open_everything() {
     if (resumed->manifest().threads != config_.train.threads)
       log::warn("the checkpoint was made with {} CPU threads, this run has {}: results agree within rounding only",
                 resumed->manifest().threads, config_.train.threads);
-    if (options_.resume != "auto") store_.discard_newer_than(state_.step);
+    if (options_.resume != "auto" && is_in_folder(resumed->path(), store_.path()))
+      store_.discard_newer_than(state_.step);
   } else {
     if (source_.has_value())
       load_parameters(*model_, *source_);
@@ -110,12 +112,21 @@ void Trainer::open_everything() {
   }
   evaluator_.emplace(data.valid, loading);
   monitor_ = config_.eval.monitor.empty() ? evaluator_->first_name() : config_.eval.monitor;
-  store_.check_free_space(checkpoint_bytes(*model_) * (config_.checkpoint.keep_last + 1));
+  check_free_space();
   write_file_atomically(folder_.config(), config::to_yaml(config_));
   metrics_.emplace(folder_.metrics(), state_.step, !state_.pending_eval);
   print_header();
   progress_.emplace(Progress::Options{
       .live = options_.live, .every_steps = config_.run.log_every_steps, .last_step = config_.train.max_steps});
+}
+
+void Trainer::check_free_space() const {
+  try {
+    store_.check_free_space(checkpoint_bytes(*model_) * (config_.checkpoint.keep_last + 1));
+  } catch (const CheckpointError& e) {
+    if (config_.checkpoint.on_error == SaveError::kStop) throw;
+    log::warn("there may be no room for checkpoints: {}", e.what());
+  }
 }
 
 void Trainer::print_header() const {
@@ -227,7 +238,7 @@ void Trainer::save() {
     log::info("saved {} ({}, {:.2f} s)", result.path, human_bytes(result.bytes), seconds_since(start));
   } catch (const CheckpointError& e) {
     if (config_.checkpoint.on_error == SaveError::kStop) throw;
-    log::error("checkpoint of step {} not written, training goes on: {}", state_.step, e.what());
+    log::error("training goes on without this checkpoint: {}", e.what());
   }
 }
 
