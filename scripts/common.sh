@@ -50,6 +50,7 @@ find_nvcc() {
   return 1
 }
 
+# build_preset PRESET [TARGET]: configures and builds (everything, or one target).
 # LIBTORCH goes along always, so that the environment decides and not an older configuration.
 build_preset() {
   local preset=$1
@@ -60,6 +61,6 @@ build_preset() {
       export CUDACXX
     fi
     cmake --preset "$preset" "-DLIBTORCH=${LIBTORCH:-}"
-    cmake --build --preset "$preset" --parallel "$(build_jobs)"
+    cmake --build --preset "$preset" --parallel "$(build_jobs)" --target "${2:-all}"
   )
 }

@@ -13,10 +13,10 @@ run=runs/quickstart
 esmtrain=build/cpu/esmtrain
 
 stage "1/5 set-up" scripts/setup.sh cpu
-stage "2/5 build" build_preset cpu
+stage "2/5 build" build_preset cpu esmtrain
 stage "3/5 training" "$esmtrain" train configs/quickstart.yaml --set "run.dir=$run" --resume auto
 stage "4/5 evaluation" "$esmtrain" eval "$run" --data tests/data/protein/tiny_valid.fasta
-stage "5/5 export" "$esmtrain" convert "$run" "$run/hf" --to hf
+stage "5/5 export" "$esmtrain" convert "$run" "$run/hf" --to hf --force
 
 cat <<END
 
