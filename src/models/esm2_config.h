@@ -12,8 +12,8 @@ namespace esm::models {
 enum class Activation { kGeluErf, kGeluTanh };
 constexpr auto enum_names(Activation) { return std::array{"gelu_erf", "gelu_tanh"}; }
 
-/// Rotary inverse frequencies. kFp32: computed; kFp16Rounded: computed, rounded to FP16 (the released ESM-2 weights carry
-/// such values, facebookresearch/esm#259); kFile: those of the imported checkpoint, which must carry them.
+/// Rotary inverse frequencies. kFp32: computed; kFp16Rounded: computed, rounded to FP16 (the released ESM-2 weights
+/// carry such values, facebookresearch/esm#259); kFile: those of the imported checkpoint, which must carry them.
 enum class InvFreq { kFp32, kFp16Rounded, kFile };
 constexpr auto enum_names(InvFreq) { return std::array{"fp32", "fp16_rounded", "file"}; }
 

@@ -50,8 +50,8 @@ class EncoderLayer {
   static std::vector<ParamSpec> declare(const EncoderLayerShape& shape, int64_t index);
   EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& shape, int64_t index);
 
-  /// Fills `saved` (saved.x_TD given) and x_out [T, D], which may not be x. With x_out undefined only `saved` is filled:
-  /// what backward needs, computed again.
+  /// Fills `saved` (saved.x_TD given) and x_out [T, D], which may not be x. With x_out undefined only `saved` is
+  /// filled: what backward needs, computed again.
   void forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary, const EncoderScratch& scratch,
                const EncoderLayerSaved& saved, const at::Tensor& x_out) const;
 

@@ -74,19 +74,30 @@ TEST_CASE("adamw kernel equals the CPU operation") {
     DeviceBuffer<float> dp(p), dm(m), dv(v), dg(g);
     DeviceBuffer<uint16_t> dc(std::vector<uint16_t>(p.size(), 0x7fc0));
 
-    const ops::AdamWArgs host{.master = as_tensor(p), .grad = as_tensor(g), .exp_avg = as_tensor(m),
-                              .exp_avg_sq = as_tensor(v), .lr = 1e-3, .weight_decay = c.weight_decay,
-                              .grad_scale = 1e-3, .step = c.step};
+    const ops::AdamWArgs host{.master = as_tensor(p),
+                              .grad = as_tensor(g),
+                              .exp_avg = as_tensor(m),
+                              .exp_avg_sq = as_tensor(v),
+                              .lr = 1e-3,
+                              .weight_decay = c.weight_decay,
+                              .grad_scale = 1e-3,
+                              .step = c.step};
     ops::adamw(Context{.threads = 2}, host);
-    const kernels::AdamwArgs args{
-        .master = dp.get(), .exp_avg = dm.get(), .exp_avg_sq = dv.get(), .grad = dg.get(),
-        .compute = c.compute ? dc.get() : nullptr, .n = c.n,
-        .decay = static_cast<float>(1 - host.lr * host.weight_decay),
-        .step_size = static_cast<float>(host.lr / (1 - std::pow(host.beta1, c.step))),
-        .beta1 = static_cast<float>(host.beta1), .beta2 = static_cast<float>(host.beta2),
-        .one_minus_beta1 = static_cast<float>(1 - host.beta1), .one_minus_beta2 = static_cast<float>(1 - host.beta2),
-        .inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(host.beta2, c.step))),
-        .eps = static_cast<float>(host.eps), .grad_scale = static_cast<float>(host.grad_scale)};
+    const kernels::AdamwArgs args{.master = dp.get(),
+                                  .exp_avg = dm.get(),
+                                  .exp_avg_sq = dv.get(),
+                                  .grad = dg.get(),
+                                  .compute = c.compute ? dc.get() : nullptr,
+                                  .n = c.n,
+                                  .decay = static_cast<float>(1 - host.lr * host.weight_decay),
+                                  .step_size = static_cast<float>(host.lr / (1 - std::pow(host.beta1, c.step))),
+                                  .beta1 = static_cast<float>(host.beta1),
+                                  .beta2 = static_cast<float>(host.beta2),
+                                  .one_minus_beta1 = static_cast<float>(1 - host.beta1),
+                                  .one_minus_beta2 = static_cast<float>(1 - host.beta2),
+                                  .inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(host.beta2, c.step))),
+                                  .eps = static_cast<float>(host.eps),
+                                  .grad_scale = static_cast<float>(host.grad_scale)};
     check(kernels::launch(args, nullptr));
     check(cudaDeviceSynchronize());
 

@@ -1,4 +1,5 @@
-// Kernel tests need a GPU; without one they are skipped (exit code 77), which scripts/check.sh gpu turns into a failure.
+// Kernel tests need a GPU; without one they are skipped (exit code 77), which scripts/check.sh gpu turns into a
+// failure.
 #include <cstdio>
 
 #include "device/versions.h"

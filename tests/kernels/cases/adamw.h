@@ -6,10 +6,10 @@
 namespace esm::cases {
 
 struct AdamwCase {
-  int64_t n;            // elements, a multiple of 64 as in flat storage
-  int64_t step;         // bias correction of this update
+  int64_t n;     // elements, a multiple of 64 as in flat storage
+  int64_t step;  // bias correction of this update
   double weight_decay;
-  bool compute;         // writes a BF16 copy
+  bool compute;  // writes a BF16 copy
 };
 
 inline std::vector<AdamwCase> adamw_cases() {
