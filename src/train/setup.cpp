@@ -120,12 +120,13 @@ std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume,
                                                       const std::string& run_dir) {
   if (resume == "auto") return store.newest_complete();
   if (resume != "none") {
+    checkpoint::OpenCheckpoint found(resume);
     if (!store.list().empty() && !is_in_folder(resume, store.path()))
       fail<ConfigError>(
           "{} holds checkpoints of its own (newest: {}), so {} cannot be resumed there; choose another "
           "run.dir",
           run_dir, store.list().front().path, resume);
-    return checkpoint::OpenCheckpoint(resume);
+    return found;
   }
   if (!store.list().empty())
     fail<ConfigError>("{} already holds checkpoints (newest: {}); go on with --resume auto, or choose another run.dir",

@@ -243,7 +243,7 @@ void Trainer::save() {
 }
 
 TrainResult Trainer::finish(StopReason reason) {
-  if (saved_step_ != state_.step || reason == StopReason::kSignal || state_.stopped_early) save();
+  if (saved_step_ != state_.step) save();
   progress_.reset();
   TrainResult result{.reason = reason, .signal = signal(), .checkpoint = last_checkpoint_};
   if (saved_step_ != state_.step)
@@ -261,7 +261,10 @@ TrainResult Trainer::run() {
               state_.step, state_.stopped_early ? ", stopped early" : "");
     return finish(state_.stopped_early ? StopReason::kStoppedEarly : StopReason::kFinished);
   }
-  if (state_.pending_eval && !validate()) return finish(StopReason::kSignal);
+  if (state_.pending_eval) {
+    if (!validate()) return finish(StopReason::kSignal);
+    save();  // the same step, now with its validation
+  }
   while (!is_over()) {
     if (signal() != 0) return finish(StopReason::kSignal);
     step();

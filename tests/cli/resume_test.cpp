@@ -120,3 +120,25 @@ TEST_CASE("a run folder is never started over, and a finished run says so") {
   const Finished none = run(train_command(config, {"--resume=" + scratch.path() + "/none"}), in_repository());
   CHECK(none.exit_code == 6);
 }
+
+TEST_CASE("stopped within a validation, the run repeats it first thing") {
+  const ScratchFolder a("esm-straight"), b("esm-stopped");
+  // Many small validation sets make the validation long compared with the step before it.
+  std::string sets = "{";
+  for (int i = 0; i < 40; ++i)
+    sets += fmt::format("{}s{:02d}: tests/data/protein/tiny_train.fasta", i == 0 ? "" : ", ", i);
+  const std::vector<std::string> flags{"--train.max_steps=4", "--eval.every_steps=2", "--resume=auto", "--data.valid",
+                                       sets + "}"};
+  REQUIRE(run(train_command(tiny_config(a.path()), flags), in_repository()).exit_code == 0);
+  auto stopped_flags = flags;
+  stopped_flags.push_back("--run.log_every_steps=1");
+  Process process(train_command(tiny_config(b.path()), stopped_flags), in_repository());
+  REQUIRE(process.wait_for("step 2/4", 60));
+  process.send(SIGTERM);
+  const Finished stopped = process.wait();
+  INFO(stopped.all());
+  CHECK(stopped.exit_code == 75);
+  CHECK_FALSE(metric_rows(b.path() + "/run").contains("valid 2"));
+  REQUIRE(run(train_command(tiny_config(b.path()), flags), in_repository()).exit_code == 0);
+  CHECK(metric_rows(a.path() + "/run") == metric_rows(b.path() + "/run"));
+}
