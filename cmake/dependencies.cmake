@@ -70,9 +70,19 @@ set(CMAKE_BUILD_RPATH "${esm_rpath}")
 list(TRANSFORM esm_rpath PREPEND "-Wl,-rpath-link," OUTPUT_VARIABLE esm_rpath_link)
 
 add_library(esm_torch INTERFACE)
-target_include_directories(esm_torch SYSTEM INTERFACE
-  "${torch_root}/include" "${torch_root}/include/torch/csrc/api/include")
-target_link_libraries(esm_torch INTERFACE "${torch_root}/lib/libtorch_cpu.so" "${torch_root}/lib/libc10.so")
+# Only its own headers: the folder also holds fmt and others of other versions than the distribution's, which we use.
+set(torch_headers "${PROJECT_BINARY_DIR}/torch_include")
+file(MAKE_DIRECTORY "${torch_headers}")
+foreach(folder ATen c10 caffe2 torch)
+  file(CREATE_LINK "${torch_root}/include/${folder}" "${torch_headers}/${folder}" SYMBOLIC)
+endforeach()
+target_include_directories(esm_torch SYSTEM INTERFACE "${torch_headers}" "${torch_headers}/torch/csrc/api/include")
+# LibTorch's own OpenMP runtime, for our loops too: a second one would mean a second set of threads.
+file(GLOB torch_openmp "${torch_root}/lib/libgomp*.so*")
+if(NOT torch_openmp)
+  set(torch_openmp gomp)
+endif()
+target_link_libraries(esm_torch INTERFACE "${torch_root}/lib/libtorch_cpu.so" "${torch_root}/lib/libc10.so" ${torch_openmp})
 # RPATH, not RUNPATH: libtorch_cpu's own needs (libcudart, libcupti) are then found through us as well.
 target_link_options(esm_torch INTERFACE -Wl,--disable-new-dtags ${esm_rpath_link})
 
@@ -80,7 +90,12 @@ if(ESM_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "GPU architectures, e.g. 80;90a;100a;120a")
   endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the one that LibTorch loads, not a second one inside us
   enable_language(CUDA)
+  if("${CMAKE_CUDA20_STANDARD_COMPILE_OPTION}" STREQUAL "")  # CMake 3.25 does not know what nvcc 12 and later can do
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
   set(CMAKE_CUDA_STANDARD 20)
   find_package(CUDAToolkit 13.0 REQUIRED)
   # Toolkits from NVIDIA's own packages come without NCCL; the set-up script then unpacks its wheel beside LibTorch.
@@ -90,6 +105,14 @@ if(ESM_CUDA)
   add_library(esm_nccl INTERFACE)
   target_include_directories(esm_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
   target_link_libraries(esm_nccl INTERFACE ${NCCL_LIBRARY})
+  # cuDNN's C++ frontend is headers only; the set-up script unpacks its wheel beside LibTorch.
+  find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS "${torch_root}/../cudnn-frontend/include" REQUIRED)
+  find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} "${torch_root}/../nvidia/cudnn/include" REQUIRED)
+  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9
+               HINTS ${CUDAToolkit_LIBRARY_DIR} "${torch_root}/../nvidia/cudnn/lib" REQUIRED)
+  add_library(esm_cudnn INTERFACE)
+  target_include_directories(esm_cudnn SYSTEM INTERFACE ${CUDNN_FRONTEND_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR})
+  target_link_libraries(esm_cudnn INTERFACE ${CUDNN_LIBRARY} ${CUDA_nvrtc_LIBRARY})  # not CUDA::nvrtc, which drags libcuda in
   # Operators register in static constructors: nothing refers to these libraries by symbol.
   target_link_libraries(esm_torch INTERFACE
     "-Wl,--no-as-needed,${torch_root}/lib/libtorch_cuda.so,${torch_root}/lib/libc10_cuda.so,--as-needed")
