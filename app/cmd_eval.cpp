@@ -8,9 +8,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "checkpoint/open_checkpoint.h"
-#include "dist/comm.h"
-#include "train/checkpointing.h"
-#include "train/evaluation.h"
+#include "train/evaluate_model.h"
 #include "train/setup.h"
 
 namespace esm::app {
@@ -72,14 +70,7 @@ int cmd_eval(int argc, char** argv) {
   train::TrainOptions options;
   options.data_cache = data_cache_folder();
   options.stop_signal = &StopSignals::received;
-  train::Evaluator evaluator({{"data", train::open_set(config, files, "data", options)}},
-                             data::loader_options(config.data, static_cast<uint64_t>(config.seed)));
-  const auto model = train::build_model(config, /*training=*/false, source.inv_freq());
-  train::load_parameters(*model, source);
-  const auto comm = dist::make_single_comm();
-  const auto results = evaluator.run(*model, *comm, {.max_batches = config.eval.max_batches, .should_stop = [] {
-                                                       return StopSignals::received() != 0;
-                                                     }});
+  const auto results = train::evaluate_model(config, source, files, options);
   if (!results.has_value()) return kExitInterrupted;
   if (json)
     print_json(source, *results);

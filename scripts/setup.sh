@@ -17,7 +17,7 @@ if (($# > 1)) || [[ ! $preset =~ ^(cpu|cuda)$ ]]; then
 fi
 
 packages=(g++ cmake ninja-build ccache mold git ca-certificates pkg-config
-  libcli11-dev libyaml-cpp-dev libhdf5-dev libspdlog-dev libfmt-dev catch2 zlib1g-dev libzstd-dev
+  libyaml-cpp-dev libhdf5-dev libspdlog-dev libfmt-dev catch2 zlib1g-dev libzstd-dev
   nlohmann-json3-dev libxxhash-dev libgloo-dev)
 downloader_packages=(python3-pip unzip)
 

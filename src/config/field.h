@@ -10,7 +10,10 @@
 //
 // From these two lines a field come: reading YAML, `--set a.b=c` and `--a.b c`, help, validation, `config show`, the
 // reference page, the copy in the manifest and the resume diff (config/config.h). A struct may add
-// `void cross_check(config::Problems& problems) const` for rules over several fields.
+// `void cross_check(config::Problems& problems) const` for rules over several fields; it is called only when every
+// field below the struct is acceptable by itself, so it may divide by what is declared positive. Between the first and
+// the last ESM_FIELD of a struct there is no room for another ESM_CONFIG struct (a static_assert says so). Defaults
+// must be finite.
 #pragma once
 #include <fmt/core.h>
 
@@ -60,14 +63,6 @@ struct FieldRef {
   std::string_view default_name = "default";
 };
 
-class Visitor {
- public:
-  virtual ~Visitor() = default;
-  virtual void field(const FieldRef& field) = 0;
-  virtual void begin_group(std::string_view name, std::string_view help) = 0;
-  virtual void end_group() = 0;
-};
-
 /// Collects what cross_check() finds: key path below the struct, and what is wrong.
 class Problems {
  public:
@@ -76,6 +71,21 @@ class Problems {
     items.emplace_back(std::string(key), fmt::format(format, std::forward<Args>(args)...));
   }
   std::vector<std::pair<std::string, std::string>> items;
+};
+
+struct GroupRef {
+  std::string_view name;  // "" for the whole config
+  std::string_view help;
+  /// The struct's own cross_check(), not that of groups inside; empty when it has none.
+  std::function<void(Problems&)> cross_check;
+};
+
+class Visitor {
+ public:
+  virtual ~Visitor() = default;
+  virtual void field(const FieldRef& field) = 0;
+  virtual void begin_group(const GroupRef& group) = 0;
+  virtual void end_group() = 0;
 };
 
 /// A check: a predicate and its words.
@@ -108,6 +118,9 @@ template <int>
 struct Index {};
 
 namespace detail {
+
+/// Type-erased half of cross_check(); schema.cpp.
+void run_checks(const std::function<void(Visitor&)>& visit, Problems& problems);
 
 template <class T>
 ValueRef value_ref(T& member) {
@@ -162,37 +175,69 @@ FieldRef make_field(std::string_view name, T& member, std::string_view help, Opt
   return field;
 }
 
-/// Shows every field of `section` to `visitor`, in order of declaration.
-template <class Section, int I = 1>
-void visit(Section& section, Visitor& visitor) {
-  if constexpr (requires { section.esm_visit_(visitor, Index<I>{}); }) {
-    section.esm_visit_(visitor, Index<I>{});
-    visit<Section, I + 1>(section, visitor);
+namespace detail {
+/// True when Section has a field numbered above I, that is, when the numbers have a gap.
+template <class Section, int I, int kLast>
+constexpr bool has_later_field() {
+  if constexpr (I > kLast) {
+    return false;
+  } else {
+    return requires(Section & section, Visitor & visitor) { section.esm_visit_(visitor, Index<I>{}); }
+    || has_later_field<Section, I + 1, kLast>();
   }
 }
 
-/// Runs cross_check() of `section` and of its groups; keys are given relative to `section`.
+template <class Section, int I = 1>
+void visit_fields(Section& section, Visitor& visitor) {
+  if constexpr (requires { section.esm_visit_(visitor, Index<I>{}); }) {
+    section.esm_visit_(visitor, Index<I>{});
+    visit_fields<Section, I + 1>(section, visitor);
+  } else {
+    static_assert(!has_later_field<Section, I + 1, I + 64>(),
+                  "no other ESM_CONFIG struct may be declared between the fields of a config struct");
+  }
+}
+}  // namespace detail
+
+/// Shows `section` to `visitor` as the group `name`: its fields and groups in order of declaration.
+template <class Section>
+void visit_group(std::string_view name, std::string_view help, Section& section, Visitor& visitor) {
+  GroupRef group{name, help, nullptr};
+  if constexpr (requires(const Section& s, Problems& problems) { s.cross_check(problems); })
+    group.cross_check = [&section](Problems& problems) { section.cross_check(problems); };
+  visitor.begin_group(group);
+  detail::visit_fields(section, visitor);
+  visitor.end_group();
+}
+
+/// Shows a whole config to `visitor`.
+template <class Config>
+void visit_all(Config& config, Visitor& visitor) {
+  visit_group("", "", config, visitor);
+}
+
+/// Runs the checks of every field, and cross_check() of `section` and of the groups inside it; keys are relative to
+/// `section`. load() does this by itself; for configs that are filled by hand.
 template <class Section>
 void cross_check(const Section& section, Problems& problems) {
-  if constexpr (requires { section.cross_check(problems); }) section.cross_check(problems);
+  Section copy = section;
+  detail::run_checks([&copy](Visitor& visitor) { visit_all(copy, visitor); }, problems);
 }
 
 }  // namespace esm::config
 
-#define ESM_CONFIG(Type)                             \
-  static constexpr int esm_first_ = __COUNTER__;     \
+#define ESM_CONFIG(Type)                         \
+  static constexpr int esm_first_ = __COUNTER__; \
   bool operator==(const Type&) const = default;
 
 #define ESM_FIELD(member, ...) ESM_DETAIL_FIELD_(__COUNTER__, member, __VA_ARGS__)
-#define ESM_DETAIL_FIELD_(counter, member, ...)                                                    \
-  void esm_visit_(::esm::config::Visitor& visitor, ::esm::config::Index<counter - esm_first_>) {   \
-    visitor.field(::esm::config::make_field(#member, member, __VA_ARGS__));                        \
+#define ESM_DETAIL_FIELD_(counter, member, ...)                                                  \
+  void esm_visit_(::esm::config::Visitor& visitor, ::esm::config::Index<counter - esm_first_>) { \
+    visitor.field(::esm::config::make_field(#member, member, __VA_ARGS__));                      \
   }
 
 #define ESM_GROUP(member, help) ESM_DETAIL_GROUP_(__COUNTER__, member, help)
-#define ESM_DETAIL_GROUP_(counter, member, help)                                                   \
-  void esm_visit_(::esm::config::Visitor& visitor, ::esm::config::Index<counter - esm_first_>) {   \
-    visitor.begin_group(#member, help);                                                            \
-    ::esm::config::visit(member, visitor);                                                         \
-    visitor.end_group();                                                                           \
+#define ESM_DETAIL_GROUP_(counter, member, help)                                                 \
+  void esm_visit_(::esm::config::Visitor& visitor, ::esm::config::Index<counter - esm_first_>) { \
+    ::esm::config::visit_group(#member, help, member, visitor);                                  \
   }

@@ -81,7 +81,7 @@ checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& opti
   checkpoint::Manifest& manifest = request.manifest;
   manifest.step = state.step;
   manifest.model_kind = "esm2";
-  manifest.model_json = model_json(config.model);
+  manifest.model_yaml = config::to_yaml(config.model);
   manifest.config_yaml = config::to_yaml(config);
   manifest.seed = static_cast<uint64_t>(config.seed);
   manifest.threads = config.train.threads;

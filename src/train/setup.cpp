@@ -111,7 +111,7 @@ int64_t effective_threads(int64_t configured) {
 }
 
 std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume,
-                                                      const checkpoint::CheckpointStore& store,
+                                                      checkpoint::CheckpointStore& store,
                                                       const std::string& run_dir) {
   if (resume == "auto") return store.newest_complete();
   if (resume != "none") return checkpoint::OpenCheckpoint(resume);

@@ -42,7 +42,7 @@ int64_t effective_threads(int64_t configured);
 /// Finds the checkpoint to resume: none for "none" (throws ConfigError when the run folder holds checkpoints) and for
 /// "auto" without any; otherwise opens and verifies it.
 std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume,
-                                                      const checkpoint::CheckpointStore& store,
+                                                      checkpoint::CheckpointStore& store,
                                                       const std::string& run_dir);
 
 }  // namespace esm::train

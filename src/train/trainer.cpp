@@ -24,10 +24,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-checkpoint::CheckpointStore open_store(const RunFolder& folder, const CheckpointSection& config) {
-  return {folder.checkpoints(),
-          {.retention = {
-               .keep_last = config.keep_last, .keep_every = config.keep_every_steps, .keep_best = config.keep_best}}};
+checkpoint::StoreOptions store_options(const CheckpointSection& config) {
+  checkpoint::StoreOptions options;
+  options.retention = {
+      .keep_last = config.keep_last, .keep_every = config.keep_every_steps, .keep_best = config.keep_best};
+  return options;
 }
 
 class Trainer {
@@ -36,7 +37,7 @@ class Trainer {
       : config_(std::move(config)),
         options_(options),
         folder_(config_.run.dir),
-        store_(open_store(folder_, config_.checkpoint)),
+        store_(folder_.checkpoints(), store_options(config_.checkpoint)),
         comm_(dist::make_single_comm()) {
     config_.train.threads = effective_threads(config_.train.threads);
     log::also_to_file(folder_.log());

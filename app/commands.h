@@ -1,0 +1,13 @@
+// The subcommands. Each gets the command line from its own name on (argv[0] is "train", "data", ...) and returns the
+// exit code; errors leave as exceptions, which main.cpp turns into one message and an exit code.
+#pragma once
+
+namespace esm::app {
+
+int cmd_train(int argc, char** argv);    // cmd_train.cpp
+int cmd_eval(int argc, char** argv);     // cmd_eval.cpp
+int cmd_data(int argc, char** argv);     // cmd_data.cpp: data prepare | inspect | verify
+int cmd_convert(int argc, char** argv);  // cmd_convert.cpp
+int cmd_config(int argc, char** argv);   // cmd_config.cpp: config show | check | reference
+
+}  // namespace esm::app

@@ -1,0 +1,169 @@
+#include "data/dataset.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "data/hdf5_shards.h"
+#include "data/readers.h"
+#include "data/shard_folder.h"
+
+namespace esm::data {
+namespace fs = std::filesystem;
+
+const ShardFile& Dataset::locate(int64_t& i) const {
+  ESM_CHECK(i >= 0 && i < size(), "sequence {} of {}", i, size());
+  const auto shard = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), i) - starts_.begin()) - 1;
+  i -= starts_[shard];
+  return *shards_[shard];
+}
+
+int64_t Dataset::length(int64_t i) const {
+  const ShardFile& shard = locate(i);
+  return shard.length(i);
+}
+
+void Dataset::read(int64_t i, int64_t start, std::span<uint8_t> out) const {
+  const ShardFile& shard = locate(i);
+  shard.read(i, start, out);
+}
+
+std::vector<uint8_t> Dataset::tokens(int64_t i) const {
+  std::vector<uint8_t> tokens(static_cast<size_t>(length(i)));
+  read(i, 0, tokens);
+  return tokens;
+}
+
+std::string Dataset::id(int64_t i) const {
+  const ShardFile& shard = locate(i);
+  return shard.id(i);
+}
+
+void Dataset::verify_all() const {
+  for (const auto& shard : shards_) shard->verify_all();
+}
+
+void Dataset::add(std::shared_ptr<const ShardFile> shard) {
+  if (starts_.empty()) starts_.push_back(0);
+  if (shard->records() == 0) return;
+  starts_.push_back(starts_.back() + shard->records());
+  residues_ += shard->residues();
+  shards_.push_back(std::move(shard));
+}
+
+void Dataset::update_fingerprint() {
+  Hasher hasher;
+  for (const auto& shard : shards_) hasher.update(shard->content_hash());
+  fingerprint_ = hasher.hex();
+}
+
+Dataset Dataset::concatenate(const std::vector<Dataset>& sets) {
+  Dataset all;
+  for (const Dataset& set : sets) {
+    for (const auto& shard : set.shards_) all.add(shard);
+    all.report_text_ += set.report_text_;
+  }
+  all.update_fingerprint();
+  return all;
+}
+
+namespace {
+
+bool is_hdf5(const std::string& path) {
+  if (path.ends_with(".h5") || path.ends_with(".hdf5")) return true;
+  std::array<char, 8> head{};
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.valid() && ::pread(file.get(), head.data(), head.size(), 0) == 8 &&
+         std::string_view(head.data(), 8) == std::string_view("\x89HDF\r\n\x1a\n", 8);
+}
+
+// The folder of shards made from FASTA files, made now if it is not in the cache. Several processes may ask at once:
+// the first takes the lock, the others wait for it. Where the file system knows no locks all of them work, each in a
+// folder of its own, and the first to finish wins.
+std::string cached_folder(const std::vector<std::string>& files, const DatasetOptions& options) {
+  if (options.cache_dir.empty()) fail<DataError>("no folder is given to keep the shards of {} in", files.front());
+  PrepareOptions how;
+  how.progress = options.progress;
+  how.should_stop = options.should_stop;
+  for (const std::string& file : files) {
+    reader_for(file);
+    std::error_code error;
+    if (fs::is_fifo(file, error))
+      fail<DataError>("{} is a pipe: store it as shards first, with `esmtrain data prepare`", file);
+    const ByteSource opened(file);  // a clear message for what cannot be read, before hashing
+  }
+  const std::string folder = (fs::path(options.cache_dir) / inputs_hash(files, how)).string();
+  const auto usable = [&] {
+    if (!is_shard_folder(folder)) return false;
+    try {
+      open_shard_folder(folder, false);
+      return true;
+    } catch (const DataError& error) {
+      log::warn("the cached shards are damaged and are made again: {}", error.what());
+      how.force = true;
+      return false;
+    }
+  };
+  if (usable()) return folder;
+  make_folders(options.cache_dir);
+  const FileDescriptor lock(::open((folder + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (lock.valid()) {
+    while (::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  if (usable()) return folder;
+  prepare(files, folder, how);
+  return folder;
+}
+
+}  // namespace
+
+Dataset open_dataset(const std::vector<std::string>& paths, const DatasetOptions& options) {
+  Dataset set;
+  const auto add_folder = [&](const std::string& folder) {
+    for (auto& shard : open_shard_folder(folder, options.verify == Verify::kLazy)) set.add(std::move(shard));
+    const std::string report = (fs::path(folder) / kReportText).string();
+    if (fs::exists(report)) set.report_text_ += read_text_file(report);
+  };
+  std::vector<std::string> fasta;  // neighbours are prepared together
+  const auto flush = [&] {
+    if (!fasta.empty()) add_folder(cached_folder(fasta, options));
+    fasta.clear();
+  };
+  for (const std::string& path : expand_paths(paths)) {
+    std::error_code error;
+    if (fs::is_directory(path, error)) {
+      if (!is_shard_folder(path))
+        fail<DataError>(
+            "{} is a folder without shards of `esmtrain data prepare`; for FASTA files in it write '{}/*.fasta'", path,
+            path);
+      flush();
+      add_folder(path);
+    } else if (is_hdf5(path)) {
+      flush();
+      set.add(std::make_shared<const ShardFile>(path, options.verify == Verify::kLazy));
+    } else {
+      fasta.push_back(path);
+    }
+  }
+  flush();
+  if (set.size() == 0) fail<DataError>("no sequences in {}", paths.empty() ? "an empty list of paths" : paths.front());
+  set.update_fingerprint();
+  if (options.verify == Verify::kOpen) set.verify_all();
+  return set;
+}
+
+Dataset open_all(const std::map<std::string, std::vector<std::string>>& sets, const DatasetOptions& options) {
+  std::vector<Dataset> opened;
+  for (const auto& [name, paths] : sets) opened.push_back(open_dataset(paths, options));
+  return Dataset::concatenate(opened);
+}
+
+}  // namespace esm::data

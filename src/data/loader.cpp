@@ -1,0 +1,245 @@
+#include "data/loader.h"
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "data/batch_maker.h"
+
+namespace esm::data {
+namespace {
+
+PackerOptions packer_options(const LoaderOptions& options, const BatchMaker& maker) {
+  PackerOptions packing;
+  packing.budget_tokens = options.tokens_per_batch;
+  packing.max_tokens = options.max_tokens;
+  packing.window = options.pack_window;
+  packing.layout = options.layout;
+  packing.bucketed = options.bucketed;
+  packing.samples = maker.samples().size();
+  packing.seed = options.seed;
+  packing.tokens_of = [&maker](const PendingSample& sample) { return maker.tokens_of(sample); };
+  return packing;
+}
+
+BatchMaker batch_maker(Dataset dataset, const LoaderOptions& options, bool training) {
+  return {SampleList(std::move(dataset), options.max_tokens, training ? options.overlong : Overlong::kTruncate,
+                     options.window_stride),
+          Masker(options.masking, options.seed, training ? RandomStream::kMask : RandomStream::kValidMask),
+          options.seed,
+          options.tokens_per_batch,
+          options.max_tokens,
+          training};
+}
+
+// Plans the batches of all ranks and leaves that of `rank` in `plan`; false when none of them exists.
+bool plan_round(Packer& packer, const LoaderOptions& options, BatchPlan& plan) {
+  BatchPlan other;
+  bool any = false;
+  plan.samples.clear();
+  for (int64_t rank = 0; rank < options.size; ++rank) any |= packer.next(rank == options.rank ? plan : other);
+  return any;
+}
+
+PackerState starting_state(const LoaderState& state, const BatchMaker& maker) {
+  const SampleList& samples = maker.samples();
+  if (state.samples == samples.size() && state.fingerprint == samples.dataset().fingerprint()) return state.packer;
+  log::warn(
+      "the training data are not those of the checkpoint ({} samples then, {} now): epoch {} begins with the new ones",
+      state.samples, samples.size(), state.packer.epoch + 1);
+  PackerState fresh;
+  fresh.batches = state.packer.batches;
+  fresh.epoch = state.packer.epoch + 1;
+  return fresh;
+}
+
+}  // namespace
+
+LoaderOptions loader_options(const DataConfig& config, uint64_t seed, int64_t rank, int64_t size) {
+  LoaderOptions options;
+  options.seed = seed;
+  options.max_tokens = config.max_tokens;
+  options.tokens_per_batch = config.tokens_per_batch;
+  options.layout = config.layout;
+  options.bucketed = config.bucketed;
+  options.overlong = config.overlong;
+  options.window_stride = config.window_stride;
+  options.pack_window = config.pack_window;
+  options.masking = config.masking;
+  options.rank = rank;
+  options.size = size;
+  options.threads = config.loader_threads;
+  options.prefetch = config.prefetch;
+  return options;
+}
+
+// --- Training -----------------------------------------------------------------------------------------------------
+//
+// Each loader thread, in turn, plans the next round under the mutex (planning is sequential by nature and cheap), then
+// fills its batch outside of it. Slot `ticket % prefetch` receives the batch; next() takes the slots in order.
+
+class Loader::Impl {
+ public:
+  Impl(Dataset dataset, LoaderOptions options, const LoaderState* state)
+      : options_(std::move(options)),
+        maker_(batch_maker(std::move(dataset), options_, true)),
+        packer_(packer_options(options_, maker_), state == nullptr ? PackerState{} : starting_state(*state, maker_)),
+        summary_(maker_.samples().summary()),
+        delivered_(packer_.state()),
+        slots_(static_cast<size_t>(options_.threads > 0 ? options_.prefetch : 0)) {
+    ESM_CHECK(options_.rank >= 0 && options_.rank < options_.size, "rank {} of {}", options_.rank, options_.size);
+    for (int64_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void next(Batch& batch) {
+    if (threads_.empty()) {
+      plan_round(packer_, options_, plan_);
+      maker_.fill(plan_, batch);
+      return;
+    }
+    std::unique_lock lock(mutex_);
+    Slot& slot = slots_[static_cast<size_t>(consumed_) % slots_.size()];
+    changed_.wait(lock, [&] { return slot.ready; });
+    if (slot.error)
+      std::rethrow_exception(slot.error);  // stays: no later batch may be given out as if it were this one
+    std::swap(batch, slot.batch);
+    std::swap(delivered_, slot.state);
+    slot.ready = false;
+    ++consumed_;
+    lock.unlock();
+    changed_.notify_all();
+  }
+
+  LoaderState state() const {
+    const SampleList& samples = maker_.samples();
+    return {threads_.empty() ? packer_.state() : delivered_, samples.size(), samples.dataset().fingerprint()};
+  }
+  const std::string& summary() const { return summary_; }
+
+ private:
+  struct Slot {
+    Batch batch;
+    PackerState state;
+    std::exception_ptr error;
+    bool ready = false;
+  };
+
+  void work() {
+    BatchPlan plan;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return stopping_ || planned_ < consumed_ + std::ssize(slots_); });
+      if (stopping_) return;
+      Slot& slot = slots_[static_cast<size_t>(planned_++) % slots_.size()];
+      std::exception_ptr error;
+      try {
+        plan_round(packer_, options_, plan);
+        slot.state = packer_.state();
+        lock.unlock();
+        maker_.fill(plan, slot.batch);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      if (!lock.owns_lock()) lock.lock();
+      slot.error = error;
+      slot.ready = true;
+      changed_.notify_all();
+    }
+  }
+
+  const LoaderOptions options_;
+  const BatchMaker maker_;
+  Packer packer_;
+  const std::string summary_;
+  BatchPlan plan_;
+  PackerState delivered_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Slot> slots_;
+  int64_t planned_ = 0, consumed_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+Loader::Loader(Dataset dataset, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options), nullptr)) {}
+Loader::Loader(Dataset dataset, LoaderOptions options, const LoaderState& state)
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options), &state)) {}
+Loader::~Loader() = default;
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&&) noexcept = default;
+void Loader::next(Batch& batch) { impl_->next(batch); }
+LoaderState Loader::state() const { return impl_->state(); }
+const std::string& Loader::summary() const { return impl_->summary(); }
+
+// --- Evaluation ---------------------------------------------------------------------------------------------------
+
+class EvalLoader::Impl {
+ public:
+  Impl(Dataset dataset, LoaderOptions options)
+      : options_(evaluation_options(std::move(options))),
+        maker_(batch_maker(std::move(dataset), options_, false)),
+        summary_(maker_.samples().summary()) {
+    begin_pass();
+    for (BatchPlan plan; plan_round(*packer_, options_, plan);) ++batches_;
+    begin_pass();
+  }
+
+  int64_t batches() const { return batches_; }
+  bool next(Batch& batch) {
+    if (done_ == batches_) {
+      begin_pass();
+      return false;
+    }
+    plan_round(*packer_, options_, plan_);
+    maker_.fill(plan_, batch);
+    ++done_;
+    return true;
+  }
+  const std::string& summary() const { return summary_; }
+
+ private:
+  static LoaderOptions evaluation_options(LoaderOptions options) {
+    options.layout = Layout::kPacked;
+    options.bucketed = false;
+    return options;
+  }
+  void begin_pass() {
+    PackerOptions packing = packer_options(options_, maker_);
+    packing.epochs = 1;
+    packer_.emplace(std::move(packing));
+    done_ = 0;
+  }
+
+  const LoaderOptions options_;
+  const BatchMaker maker_;
+  const std::string summary_;
+  std::optional<Packer> packer_;
+  BatchPlan plan_;
+  int64_t batches_ = 0, done_ = 0;
+};
+
+EvalLoader::EvalLoader(Dataset dataset, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options))) {}
+EvalLoader::~EvalLoader() = default;
+EvalLoader::EvalLoader(EvalLoader&&) noexcept = default;
+EvalLoader& EvalLoader::operator=(EvalLoader&&) noexcept = default;
+int64_t EvalLoader::batches() const { return impl_->batches(); }
+bool EvalLoader::next(Batch& batch) { return impl_->next(batch); }
+const std::string& EvalLoader::summary() const { return impl_->summary(); }
+
+}  // namespace esm::data

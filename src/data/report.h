@@ -1,0 +1,83 @@
+// What `data prepare` saw, kept, repaired and skipped.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace esm::data {
+
+/// Repairs inside a sequence. Their names in reports are stable: see repair_name().
+enum class Repair {
+  kLowerCase,       // lower-case letter read as upper case
+  kFinalStop,       // '*' at the end: dropped
+  kInnerStop,       // '*' inside: <unk>
+  kLetterJ,         // J (leucine or isoleucine), which ESM-2 has no token for: <unk>, as its own tokenizer does
+  kGap,             // '-' or '.' of an alignment: dropped
+  kDigit,           // line numbers and the like: dropped
+  kNonAscii,        // a character outside ASCII: <unk>
+  kOtherCharacter,  // any other character: <unk>
+};
+inline constexpr int kRepairs = 8;
+std::string_view repair_name(Repair repair);
+/// What happens, in a few words.
+std::string_view repair_effect(Repair repair);
+
+using RepairCounts = std::array<int64_t, kRepairs>;
+
+/// Why a record is left out.
+enum class Skip {
+  kEmpty,     // no residue (white space, comments and stops count for nothing)
+  kOnlyGaps,  // nothing but gap characters
+  kTooShort,  // below min_length
+};
+inline constexpr int kSkips = 3;
+std::string_view skip_name(Skip skip);
+
+struct FileReport {
+  std::string path;
+  int64_t bytes = 0;
+  int64_t records = 0;
+  int64_t usable = 0;
+  int64_t residues = 0;
+};
+
+/// Lengths of the usable records.
+struct LengthStatistics {
+  int64_t shortest = 0, median = 0, longest = 0;
+  double mean = 0, deviation = 0;
+  std::vector<int64_t> histogram;  // [kLengthBins]
+};
+/// Upper ends of the histogram's bins, in residues; one more bin is open.
+inline constexpr std::array<int64_t, 12> kLengthBinEnds = {50,  100,  200,  300,  400,  512,
+                                                           768, 1022, 1500, 2048, 4096, 8192};
+
+struct PrepareReport {
+  int64_t records = 0;
+  int64_t usable = 0;
+  int64_t residues = 0;
+  RepairCounts repaired_letters{};        // characters
+  RepairCounts repaired_records{};        // records with at least one
+  std::array<int64_t, kSkips> skipped{};  // records
+  int64_t duplicate_ids = 0;              // records whose id an earlier record has
+  int64_t duplicate_sequences = 0;        // the same for the sequence
+  int64_t comment_lines = 0;
+  LengthStatistics lengths;
+  std::vector<FileReport> files;
+  int64_t shards = 0;
+  std::string content_hash;  // of the tokens and ids
+  std::string inputs_hash;   // of the input files and settings
+  bool already_there = false;
+
+  int64_t skipped_records() const;
+};
+
+/// report.json: records, usable, residues, repaired{kind: letters}, repaired_records, skipped{kind: records},
+/// duplicates{ids, sequences}, ... Kinds that did not occur are left out.
+std::string to_json(const PrepareReport& report);
+/// A few lines for people.
+std::string to_text(const PrepareReport& report);
+
+}  // namespace esm::data

@@ -1,0 +1,52 @@
+// What an epoch draws from: whole sequences, or pieces of those that are longer than the limit.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/data_config.h"
+#include "data/dataset.h"
+
+namespace esm::data {
+
+/// Residues start .. start + residues - 1 of a sequence; residues 0: left out.
+struct Sample {
+  int64_t sequence = 0;
+  int64_t start = 0;
+  int64_t residues = 0;
+};
+
+/// Samples 0 .. size() - 1. The first dataset.size() are the sequences themselves (for the window policy: their first
+/// pieces), the further pieces follow. Memory: 16 bytes for each sequence above the limit, with the window policy only.
+class SampleList {
+ public:
+  /// `window_stride` counts residues from one piece to the next; the last piece ends where the sequence ends.
+  /// Throws DataError when every sequence is left out.
+  SampleList(Dataset dataset, int64_t max_tokens, Overlong overlong, int64_t window_stride);
+
+  int64_t size() const { return dataset_.size() + extra_pieces_; }
+  /// Tokens of a sample, <cls> and <eos> included; 0: left out.
+  int64_t tokens(int64_t index) const;
+  /// The sample in `epoch`: where a random crop begins depends on (seed, epoch, sequence).
+  Sample at(uint64_t seed, int64_t epoch, int64_t index) const;
+
+  const Dataset& dataset() const { return dataset_; }
+  /// Sequences above the limit.
+  int64_t overlong_sequences() const { return overlong_sequences_; }
+  /// One line for the log.
+  std::string summary() const;
+
+ private:
+  int64_t pieces(int64_t length) const;
+  Sample piece(int64_t index) const;
+
+  Dataset dataset_;
+  int64_t max_residues_;
+  Overlong overlong_;
+  int64_t stride_;
+  int64_t overlong_sequences_ = 0, overlong_residues_ = 0, extra_pieces_ = 0;
+  std::vector<int64_t> long_sequences_;  // window policy: the sequences with further pieces
+  std::vector<int64_t> first_extra_;     // and where their further pieces begin, counted from dataset.size()
+};
+
+}  // namespace esm::data

@@ -1,0 +1,140 @@
+#include "data/shard_folder.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "base/check.h"
+
+namespace esm::data {
+namespace fs = std::filesystem;
+namespace {
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  if (error) fail<DataError>("cannot list the folder {}: {}", folder, error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_shard_name(const std::string& name) {
+  return name.starts_with("shard-") && name.ends_with(".h5") && name.size() > 9 &&
+         std::all_of(name.begin() + 6, name.end() - 3, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
+
+std::string shard_name(int64_t shard) { return fmt::format("shard-{:05}.h5", shard); }
+
+bool is_shard_folder(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return false;
+  const auto names = names_in(path);
+  return std::any_of(names.begin(), names.end(), is_shard_name);
+}
+
+bool holds_only_shards(const std::string& path) {
+  const auto names = names_in(path);
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) {
+    return is_shard_name(name) || name == kReportJson || name == kReportText;
+  });
+}
+
+std::vector<std::shared_ptr<const ShardFile>> open_shard_folder(const std::string& path, bool lazy_checksums) {
+  std::vector<std::shared_ptr<const ShardFile>> shards;
+  for (const std::string& name : names_in(path)) {
+    if (!is_shard_name(name)) continue;
+    const std::string file = fs::path(path) / name;
+    auto shard = std::make_shared<const ShardFile>(file, lazy_checksums);
+    const int64_t number = std::ssize(shards);
+    if (shard->shard() != number)
+      fail<DataError>("{}: shard {} is missing (found {} with number {}). Prepare or copy the data again", path,
+                      shard_name(number), name, shard->shard());
+    if (shard->previous_hash() != (shards.empty() ? "" : shards.back()->content_hash()))
+      fail<DataError>("{}: {} belongs to another data set than the shard before it. Prepare or copy the data again",
+                      path, name);
+    shards.push_back(std::move(shard));
+  }
+  if (shards.empty())
+    fail<DataError>("{} is a folder without shards (shard-00000.h5, ...) of `esmtrain data prepare`", path);
+  if (!shards.back()->last())
+    fail<DataError>("{}: the shards after {} are missing. Prepare or copy the data again", path,
+                    shard_name(std::ssize(shards) - 1));
+  return shards;
+}
+
+FolderInProgress::FolderInProgress(const std::string& target) : target_(without_slashes(target)) {
+  if (target_.empty() || fs::path(target_).filename() == "." || fs::path(target_).filename() == ".." || target_ == "/")
+    fail<DataError>("'{}' cannot be made as a folder of shards: give the name of a new folder", target);
+  make_folders(parent_of(target_));
+  const std::string prefix = fmt::format("{}.tmp-{}-", target_, host_name());
+  remove_leftovers(prefix);
+  for (int n = 0;; ++n) {
+    path_ = fmt::format("{}{}-{}", prefix, ::getpid(), n);
+    if (::mkdir(path_.c_str(), 0777) == 0) return;
+    if (errno != EEXIST) fail<DataError>("cannot make the folder {}: {}", path_, errno_text());
+  }
+}
+
+FolderInProgress::~FolderInProgress() {
+  std::error_code ignored;
+  if (!placed_) fs::remove_all(path_, ignored);
+}
+
+void FolderInProgress::remove_leftovers(const std::string& prefix) const {
+  const std::string name_prefix = fs::path(prefix).filename();
+  for (const std::string& name : names_in(parent_of(target_))) {
+    if (!name.starts_with(name_prefix)) continue;
+    pid_t process = 0;
+    const char* const digits = name.data() + name_prefix.size();
+    if (std::from_chars(digits, name.data() + name.size(), process).ec != std::errc{} || process <= 0) continue;
+    std::error_code ignored;
+    if (::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(fs::path(parent_of(target_)) / name, ignored);
+  }
+}
+
+bool FolderInProgress::put_in_place(bool replace) {
+  sync_folder(path_);
+  // An empty folder at the target is replaced by rename itself.
+  if (::rename(path_.c_str(), target_.c_str()) != 0) {
+    if (errno != ENOTEMPTY && errno != EEXIST)
+      fail<DataError>("cannot rename {} to {}: {}", path_, target_, errno_text());
+    if (!replace) return false;
+    // Both folders change names in two steps: a crash between them leaves the old one beside the target.
+    const std::string old = path_ + ".old";
+    if (::rename(target_.c_str(), old.c_str()) != 0 || ::rename(path_.c_str(), target_.c_str()) != 0)
+      fail<DataError>("cannot replace {}: {}", target_, errno_text());
+    std::error_code ignored;
+    fs::remove_all(old, ignored);
+  }
+  placed_ = true;
+  sync_folder(parent_of(target_));
+  return true;
+}
+
+}  // namespace esm::data

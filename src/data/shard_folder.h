@@ -1,0 +1,46 @@
+// Folders of `data prepare`: opening one as a whole, and putting one in place as a whole.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/hdf5_shards.h"
+
+namespace esm::data {
+
+/// Names inside a prepared folder.
+std::string shard_name(int64_t shard);
+inline constexpr const char* kReportJson = "report.json";
+inline constexpr const char* kReportText = "report.txt";
+
+/// Is there a folder at `path` with at least one shard in it?
+bool is_shard_folder(const std::string& path);
+
+/// All shards in order. Throws DataError when one is missing, damaged, or of another set.
+std::vector<std::shared_ptr<const ShardFile>> open_shard_folder(const std::string& path, bool lazy_checksums);
+
+/// A folder that is being made. It has a name of its own beside `target` until put_in_place(); the destructor removes
+/// it if that did not happen. Leftovers of processes of this host that are gone are removed by the constructor.
+class FolderInProgress {
+ public:
+  /// Throws DataError.
+  explicit FolderInProgress(const std::string& target);
+  ~FolderInProgress();
+  FolderInProgress(const FolderInProgress&) = delete;
+  FolderInProgress& operator=(const FolderInProgress&) = delete;
+
+  const std::string& path() const { return path_; }
+  /// Renames it to the target. False when something is there already and `replace` is not set. With `replace` what is
+  /// there is removed afterwards. Throws DataError.
+  bool put_in_place(bool replace);
+
+ private:
+  void remove_leftovers(const std::string& prefix) const;
+  std::string target_, path_;
+  bool placed_ = false;
+};
+
+/// Does the folder hold nothing but shards and reports (so that replacing it loses nothing else)?
+bool holds_only_shards(const std::string& path);
+
+}  // namespace esm::data

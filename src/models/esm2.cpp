@@ -1,0 +1,292 @@
+#include "models/esm2.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/narrow.h"
+#include "nn/encoder_layer.h"
+#include "nn/lm_head.h"
+#include "nn/token_embedding.h"
+#include "ops/cast.h"
+
+// T packed tokens, D hidden, F ffn, H heads, V vocabulary; x_[l] is the input of layer l.
+
+namespace esm::models {
+namespace {
+
+at::ScalarType activation_type(precision::Precision precision) {
+  switch (precision) {
+    case precision::Precision::kFp32: return at::kFloat;
+    case precision::Precision::kBf16: return at::kBFloat16;
+  }
+  fail<InternalError>("no such precision");
+}
+
+ops::Gelu gelu_form(Activation activation) {
+  switch (activation) {
+    case Activation::kGeluErf: return ops::Gelu::kErf;
+    case Activation::kGeluTanh: return ops::Gelu::kTanh;
+  }
+  fail<InternalError>("no such activation");
+}
+
+std::vector<float> choose_inv_freq(const Esm2Config& config, const ModelOptions& options) {
+  std::vector<float> result = ops::rotary_inv_freq(config.head_dim());
+  switch (config.inv_freq) {
+    case InvFreq::kFp32: return result;
+    case InvFreq::kFp16Rounded:
+      for (float& value : result) value = static_cast<float>(at::Half(value));
+      return result;
+    case InvFreq::kFile:
+      if (options.inv_freq.empty())
+        fail<ConfigError>(
+            "model.inv_freq is 'file', but there is no imported checkpoint that carries inv_freq; use "
+            "'fp32' (or 'fp16_rounded' for released ESM-2 weights)");
+      if (options.inv_freq.size() != result.size())
+        fail<ConfigError>("model.inv_freq: the imported checkpoint has {} values, head_dim {} needs {}",
+                          options.inv_freq.size(), config.head_dim(), result.size());
+      return options.inv_freq;
+  }
+  fail<InternalError>("no such inv_freq");
+}
+
+nn::EncoderLayerShape layer_shape(const Esm2Config& config) {
+  return {.hidden = config.hidden,
+          .heads = config.heads,
+          .ffn = config.ffn_size(),
+          .activation = gelu_form(config.activation),
+          .layer_norm_eps = config.layer_norm_eps,
+          .init_std = config.init_std};
+}
+
+nn::TokenEmbedding::Shape embedding_shape(const Esm2Config& config) {
+  return {.vocabulary = kVocabSize,
+          .hidden = config.hidden,
+          .token_dropout = config.token_dropout,
+          .init_std = config.init_std};
+}
+
+nn::LmHead::Shape head_shape(const Esm2Config& config) {
+  return {.vocabulary = kVocabSize,
+          .hidden = config.hidden,
+          .layer_norm_eps = config.layer_norm_eps,
+          .init_std = config.init_std};
+}
+
+/// 15 % of the tokens are scored as a rule; more go through the head in several chunks.
+int64_t head_chunk(int64_t tokens) { return std::min(tokens, round_up<int64_t>(tokens / 4, 128)); }
+
+void check_config(const Esm2Config& config, const ModelOptions& options) {
+  config::Problems problems;
+  config.cross_check(problems);
+  for (const auto& [key, problem] : problems.items) fail<ConfigError>("model.{}: {}", key, problem);
+  ESM_CHECK(options.tokens_per_batch > 0, "tokens_per_batch {}", options.tokens_per_batch);
+}
+
+ops::Pack make_pack(const data::Batch& batch) {
+  ops::Pack pack;
+  pack.tokens = batch.budget();
+  pack.cu_seqlens = batch.cu_seqlens;
+  pack.is_dummy = batch.is_dummy;
+  ESM_CHECK(pack.cu_seqlens.size() == pack.is_dummy.size() + 1 && pack.cu_seqlens.front() == 0 &&
+                pack.cu_seqlens.back() == pack.tokens,
+            "cu_seqlens must run from 0 to {}", pack.tokens);
+  pack.positions.resize(pack.tokens);
+  for (int64_t s = 0; s < pack.segments(); ++s) {
+    const int32_t begin = pack.cu_seqlens[s], end = pack.cu_seqlens[s + 1];
+    ESM_CHECK(begin < end, "segment {} is empty", s);
+    if (pack.is_dummy[s] == 0) pack.max_seqlen = std::max<int64_t>(pack.max_seqlen, end - begin);
+    for (int32_t t = begin; t < end; ++t) pack.positions[t] = t - begin;
+  }
+  for (const uint8_t token : batch.tokens) ESM_CHECK(token < kVocabSize, "token id {}", token);
+  for (const int32_t row : batch.scored_rows) ESM_CHECK(row >= 0 && row < pack.tokens, "scored row {}", row);
+  for (const uint8_t target : batch.targets) ESM_CHECK(target < kVocabSize, "target {}", target);
+  ESM_CHECK(batch.targets.size() == batch.scored_rows.size(), "one target a scored row");
+  return pack;
+}
+
+at::Tensor to_float(const at::Tensor& x) {
+  at::Tensor result = at::empty(x.sizes(), at::kFloat);
+  if (x.scalar_type() == at::kFloat)
+    result.copy_(x);
+  else
+    ops::cast(x, result);
+  return result;
+}
+
+}  // namespace
+
+struct Esm2::Impl {
+  Impl(const Context& context, const Esm2Config& config_, const ModelOptions& options_);
+
+  void add_unit(const Context& context, std::string name, std::vector<nn::ParamSpec> specs) {
+    storages.push_back(std::make_unique<nn::UnitStorage>(context, std::move(name), std::move(specs), options.precision,
+                                                         options.training));
+    units.push_back(storages.back().get());
+  }
+  const nn::UnitStorage& layer_storage(int64_t layer) const { return *storages[layer + 1]; }
+
+  bool keeps_all() const { return options.training && !options.recompute; }
+  at::Tensor x(int64_t layer, int64_t tokens) const {
+    return x_buffers[layer % static_cast<int64_t>(x_buffers.size())].narrow(0, 0, tokens);
+  }
+  nn::EncoderLayerSaved saved(int64_t layer, int64_t tokens) const {
+    nn::EncoderLayerSaved result = saved_buffers[keeps_all() ? layer : 0].narrow(tokens);
+    result.x_TD = x(layer, tokens);
+    return result;
+  }
+
+  /// Embedding and all layers; returns the embedding's row factors. After layer l `seen(l, saved)` is called.
+  template <class Seen>
+  std::vector<float> encode(const data::Batch& batch, const ops::Pack& pack, const Seen& seen) {
+    ESM_CHECK(pack.tokens <= options.tokens_per_batch, "a batch of {} tokens for a model of {}", pack.tokens,
+              options.tokens_per_batch);
+    std::vector<float> factors = embedding->forward(pack, batch.tokens, x(0, pack.tokens));
+    const nn::EncoderScratch some = scratch.narrow(pack.tokens);
+    for (int64_t l = 0; l < config.layers; ++l) {
+      const nn::EncoderLayerSaved kept = saved(l, pack.tokens);
+      layers[l].forward(ws, pack, rotary, some, kept, x(l + 1, pack.tokens));
+      seen(l, kept);
+    }
+    return factors;
+  }
+
+  Esm2Config config;
+  ModelOptions options;
+  ops::Workspace ws;
+  std::vector<float> inv_freq;
+  ops::RotaryTable rotary;
+  std::vector<std::unique_ptr<nn::UnitStorage>> storages;
+  std::vector<nn::UnitStorage*> units;
+  std::optional<nn::TokenEmbedding> embedding;
+  std::vector<nn::EncoderLayer> layers;
+  std::optional<nn::LmHead> head;
+  std::optional<ContactHead> contact_head;
+
+  std::vector<at::Tensor> x_buffers;                 // training: layers + 1, else 2 in turn
+  std::vector<nn::EncoderLayerSaved> saved_buffers;  // one a layer, or one for all
+  nn::EncoderScratch scratch;
+  at::Tensor dx_buffer;
+};
+
+Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelOptions& options_)
+    : config(config_),
+      options(options_),
+      ws(context),
+      inv_freq(choose_inv_freq(config_, options_)),
+      rotary(ops::rotary_table(options_.tokens_per_batch, inv_freq)) {
+  const nn::EncoderLayerShape shape = layer_shape(config);
+  add_unit(context, "embedding", nn::TokenEmbedding::declare(embedding_shape(config)));
+  for (int64_t l = 0; l < config.layers; ++l)
+    add_unit(context, fmt::format("layers.{}", l), nn::EncoderLayer::declare(shape, l));
+  add_unit(context, "head", nn::LmHead::declare(head_shape(config)));
+
+  const int64_t tokens = options.tokens_per_batch;
+  const at::ScalarType dtype = activation_type(options.precision);
+  embedding.emplace(*storages.front(), embedding_shape(config));
+  for (int64_t l = 0; l < config.layers; ++l) layers.emplace_back(layer_storage(l), shape, l);
+  head.emplace(*storages.back(), *storages.front(), head_shape(config), head_chunk(tokens), dtype);
+
+  const int64_t inputs = options.training ? config.layers + 1 : 2;
+  for (int64_t i = 0; i < inputs; ++i) x_buffers.push_back(at::empty({tokens, config.hidden}, dtype));
+  for (int64_t i = 0; i < (keeps_all() ? config.layers : 1); ++i)
+    saved_buffers.push_back(nn::EncoderLayerSaved::allocate(shape, tokens, dtype));
+  scratch = nn::EncoderScratch::allocate(shape, tokens, dtype);
+  if (options.training) dx_buffer = at::empty({tokens, config.hidden}, dtype);
+}
+
+Esm2::Esm2(const Context& context, const Esm2Config& config, const ModelOptions& options) {
+  check_config(config, options);
+  impl_ = std::make_unique<Impl>(context, config, options);
+}
+
+Esm2::~Esm2() = default;
+Esm2::Esm2(Esm2&& other) noexcept = default;
+
+const Esm2Config& Esm2::config() const { return impl_->config; }
+const ModelOptions& Esm2::options() const { return impl_->options; }
+std::span<nn::UnitStorage* const> Esm2::units() { return impl_->units; }
+const std::vector<float>& Esm2::inv_freq() const { return impl_->inv_freq; }
+const std::optional<ContactHead>& Esm2::contact_head() const { return impl_->contact_head; }
+
+void Esm2::set_contact_head(ContactHead head) {
+  const int64_t maps = impl_->config.layers * impl_->config.heads;
+  ESM_CHECK(head.weight.numel() == maps && head.bias.numel() == 1, "a contact head of {} weights for {} maps",
+            head.weight.numel(), maps);
+  impl_->contact_head = std::move(head);
+}
+
+LossSums Esm2::forward_backward(const data::Batch& batch) {
+  ESM_CHECK(impl_->options.training, "this model was made without gradients");
+  if (batch.n_scored() == 0) return {};
+  Impl& m = *impl_;
+  const ops::Pack pack = make_pack(batch);
+  const std::vector<float> factors = m.encode(batch, pack, [](int64_t, const nn::EncoderLayerSaved&) {});
+
+  const at::Tensor dx = m.dx_buffer.narrow(0, 0, pack.tokens);
+  dx.zero_();
+  const ops::CrossEntropyResult loss = m.head->loss_and_gradient(
+      m.ws, m.x(m.config.layers, pack.tokens), {batch.scored_rows, batch.targets}, m.options.label_smoothing, dx);
+  const nn::EncoderScratch scratch = m.scratch.narrow(pack.tokens);
+  for (int64_t l = m.config.layers - 1; l >= 0; --l) {
+    const nn::EncoderLayerSaved saved = m.saved(l, pack.tokens);
+    if (m.options.recompute) m.layers[l].forward(m.ws, pack, m.rotary, scratch, saved, {});
+    m.layers[l].backward(m.ws, pack, m.rotary, scratch, saved, dx);
+  }
+  m.embedding->backward(batch.tokens, factors, dx);
+  return {.loss_sum = loss.loss_sum, .n_scored = batch.n_scored(), .n_correct = loss.n_correct};
+}
+
+LossSums Esm2::evaluate(const data::Batch& batch) {
+  if (batch.n_scored() == 0) return {};
+  Impl& m = *impl_;
+  const ops::Pack pack = make_pack(batch);
+  m.encode(batch, pack, [](int64_t, const nn::EncoderLayerSaved&) {});
+  const ops::CrossEntropyResult loss =
+      m.head->loss(m.ws, m.x(m.config.layers, pack.tokens), {batch.scored_rows, batch.targets});
+  return {.loss_sum = loss.loss_sum, .n_scored = batch.n_scored(), .n_correct = loss.n_correct};
+}
+
+Outputs Esm2::forward(const data::Batch& batch, Want want) {
+  Impl& m = *impl_;
+  if (want.contacts && !m.contact_head)
+    fail<ConfigError>("contacts need a contact head, which comes with an imported checkpoint; this model has none");
+  const ops::Pack pack = make_pack(batch);
+  Outputs out;
+  std::optional<ContactMaps> contacts;
+  if (want.contacts) contacts.emplace(pack, batch.tokens, *m.contact_head, m.config.heads);
+  m.encode(batch, pack, [&](int64_t layer, const nn::EncoderLayerSaved& saved) {
+    if (want.hidden_states) out.hidden_TD.push_back(to_float(saved.x_TD));
+    if (contacts) contacts->add_layer(layer, saved.qkv_T3D);
+  });
+  const at::Tensor last = m.x(m.config.layers, pack.tokens);
+  if (want.hidden_states) {
+    const at::Tensor y = at::empty(last.sizes(), last.options());
+    m.head->final_norm(last, y);
+    out.hidden_TD.push_back(to_float(y));
+  }
+  if (want.logits) {
+    out.logits_TV = at::empty({pack.tokens, kVocabSize}, at::kFloat);
+    m.head->logits(m.ws, last, out.logits_TV);
+  }
+  if (contacts) out.contacts = contacts->probabilities();
+  return out;
+}
+
+std::vector<MemoryPart> Esm2::activation_memory() const {
+  const Impl& m = *impl_;
+  const auto bytes = [](const at::Tensor& x) {
+    return x.defined() ? x.numel() * static_cast<int64_t>(x.element_size()) : 0;
+  };
+  int64_t inputs = 0, saved = 0;
+  for (const at::Tensor& x : m.x_buffers) inputs += bytes(x);
+  for (const nn::EncoderLayerSaved& layer : m.saved_buffers) saved += layer.bytes();
+  return {{"layer inputs", inputs},
+          {"kept for backward", saved},
+          {"shared by layers", m.scratch.bytes() + bytes(m.dx_buffer)},
+          {"head", m.head->bytes()},
+          {"rotary table", bytes(m.rotary.cos) + bytes(m.rotary.sin)},
+          {"scratch of operations", m.ws.bytes()}};
+}
+
+}  // namespace esm::models

@@ -1,0 +1,81 @@
+// What the trainer knows of a model. It knows no ranks: it adds gradients of summed losses; dividing is the
+// optimizer's.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/batch.h"
+#include "nn/storage.h"
+
+namespace esm::models {
+
+/// Sums over scored tokens; add them up over micro-batches and ranks, then divide by n_scored.
+struct LossSums {
+  double loss_sum = 0;  // nats
+  int64_t n_scored = 0;
+  int64_t n_correct = 0;  // the true token has the highest logit (the lowest id wins a tie)
+
+  LossSums& operator+=(const LossSums& other) {
+    loss_sum += other.loss_sum;
+    n_scored += other.n_scored;
+    n_correct += other.n_correct;
+    return *this;
+  }
+};
+
+/// Bytes of one group of buffers, for the memory table.
+struct MemoryPart {
+  std::string name;
+  int64_t bytes = 0;
+};
+
+struct ModelOptions {
+  precision::Precision precision = precision::Precision::kFp32;
+  /// T, the largest batch.budget(); a multiple of 128. Activation buffers are allocated once for it.
+  int64_t tokens_per_batch = 8192;
+  /// Gradients and saved activations exist only with this.
+  bool training = true;
+  /// Keep only the input of each layer and compute the rest again in backward; changes no bit of the result.
+  bool recompute = false;
+  double label_smoothing = 0;
+  /// Rotary inverse frequencies [head_dim / 2] of the imported file; empty: computed as the config says.
+  std::vector<float> inv_freq;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  /// In forward order: embedding, layers, head. Same objects for the model's lifetime.
+  virtual std::span<nn::UnitStorage* const> units() = 0;
+
+  /// Adds the gradient of the sum of token losses to kGrad of every unit. batch.budget() may be anything up to T that
+  /// is a multiple of 128. With label smoothing the loss is the smoothed one. A batch without scored rows adds nothing.
+  /// Bit-equal from run to run for one number of threads.
+  virtual LossSums forward_backward(const data::Batch& batch) = 0;
+
+  /// The plain (unsmoothed) loss; touches no gradient.
+  virtual LossSums evaluate(const data::Batch& batch) = 0;
+
+  virtual std::vector<MemoryPart> activation_memory() const = 0;
+
+  void init_parameters(uint64_t seed) {
+    for (nn::UnitStorage* unit : units()) unit->init(seed);
+  }
+  void sync_compute() {
+    for (nn::UnitStorage* unit : units()) unit->sync_compute();
+  }
+  void zero_grad() {
+    for (nn::UnitStorage* unit : units()) unit->zero_grad();
+  }
+  /// Trained parameters, padding not counted.
+  int64_t parameter_count() {
+    int64_t count = 0;
+    for (nn::UnitStorage* unit : units()) count += unit->numel();
+    return count;
+  }
+};
+
+}  // namespace esm::models

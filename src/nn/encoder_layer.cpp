@@ -1,0 +1,129 @@
+#include "nn/encoder_layer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace esm::nn {
+namespace {
+
+int64_t bytes_of(std::initializer_list<at::Tensor> tensors) {
+  int64_t total = 0;
+  for (const at::Tensor& tensor : tensors) total += tensor.numel() * static_cast<int64_t>(tensor.element_size());
+  return total;
+}
+
+/// The first values of `buffer` as a dense tensor of this shape.
+at::Tensor dense(const at::Tensor& buffer, at::IntArrayRef shape) {
+  int64_t numel = 1;
+  for (const int64_t size : shape) numel *= size;
+  return buffer.view({-1}).narrow(0, 0, numel).view(shape);
+}
+
+std::string prefix_of(int64_t index) { return fmt::format("layers.{}.", index); }
+
+}  // namespace
+
+EncoderLayerSaved EncoderLayerSaved::allocate(const EncoderLayerShape& shape, int64_t tokens, at::ScalarType dtype) {
+  const auto floats = [&] { return at::empty({tokens}, at::kFloat); };
+  return {.x_TD = {},
+          .qkv_T3D = at::empty({tokens, 3 * shape.hidden}, dtype),
+          .o_TD = at::empty({tokens, shape.hidden}, dtype),
+          .lse_HT = at::empty({shape.heads, tokens}, at::kFloat),
+          .x1_TD = at::empty({tokens, shape.hidden}, dtype),
+          .h_TF = at::empty({tokens, shape.ffn}, dtype),
+          .norm1 = {floats(), floats()},
+          .norm2 = {floats(), floats()}};
+}
+
+EncoderLayerSaved EncoderLayerSaved::narrow(int64_t tokens) const {
+  const auto rows = [&](const at::Tensor& x) { return x.defined() ? x.narrow(0, 0, tokens) : x; };
+  return {.x_TD = rows(x_TD),
+          .qkv_T3D = rows(qkv_T3D),
+          .o_TD = rows(o_TD),
+          .lse_HT = dense(lse_HT, {lse_HT.size(0), tokens}),
+          .x1_TD = rows(x1_TD),
+          .h_TF = rows(h_TF),
+          .norm1 = {rows(norm1.mean), rows(norm1.rstd)},
+          .norm2 = {rows(norm2.mean), rows(norm2.rstd)}};
+}
+
+int64_t EncoderLayerSaved::bytes() const {
+  return bytes_of({qkv_T3D, o_TD, lse_HT, x1_TD, h_TF, norm1.mean, norm1.rstd, norm2.mean, norm2.rstd});
+}
+
+EncoderScratch EncoderScratch::allocate(const EncoderLayerShape& shape, int64_t tokens, at::ScalarType dtype) {
+  return {.norm_TD = at::empty({tokens, shape.hidden}, dtype),
+          .act_TF = at::empty({tokens, shape.ffn}, dtype),
+          .wide_TF = at::empty({tokens, std::max(shape.ffn, 3 * shape.hidden)}, dtype)};
+}
+
+EncoderScratch EncoderScratch::narrow(int64_t tokens) const {
+  return {norm_TD.narrow(0, 0, tokens), act_TF.narrow(0, 0, tokens), wide_TF.narrow(0, 0, tokens)};
+}
+
+int64_t EncoderScratch::bytes() const { return bytes_of({norm_TD, act_TF, wide_TF}); }
+
+std::vector<ParamSpec> EncoderLayer::declare(const EncoderLayerShape& shape, int64_t index) {
+  const std::string prefix = prefix_of(index);
+  std::vector<ParamSpec> specs;
+  LayerNorm::declare(specs, prefix + "attention_norm", shape.hidden);
+  Linear::declare(specs, prefix + "attention.qkv", 3 * shape.hidden, shape.hidden, shape.init_std);
+  Linear::declare(specs, prefix + "attention.out", shape.hidden, shape.hidden, shape.init_std);
+  LayerNorm::declare(specs, prefix + "ffn_norm", shape.hidden);
+  Linear::declare(specs, prefix + "ffn.fc1", shape.ffn, shape.hidden, shape.init_std);
+  Linear::declare(specs, prefix + "ffn.fc2", shape.hidden, shape.ffn, shape.init_std);
+  return specs;
+}
+
+EncoderLayer::EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& shape, int64_t index)
+    : shape_(shape),
+      norm1_(storage, prefix_of(index) + "attention_norm", shape.layer_norm_eps),
+      qkv_(storage, prefix_of(index) + "attention.qkv"),
+      out_(storage, prefix_of(index) + "attention.out"),
+      norm2_(storage, prefix_of(index) + "ffn_norm", shape.layer_norm_eps),
+      fc1_(storage, prefix_of(index) + "ffn.fc1"),
+      fc2_(storage, prefix_of(index) + "ffn.fc2") {}
+
+void EncoderLayer::forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
+                           const EncoderScratch& scratch, const EncoderLayerSaved& saved,
+                           const at::Tensor& x_out) const {
+  const at::Tensor& norm = scratch.norm_TD;
+  norm1_.forward(saved.x_TD, norm, saved.norm1);
+  qkv_.forward(ws, norm, saved.qkv_T3D);
+  ops::rotary(pack, rotary, {.qkv = saved.qkv_T3D, .heads = shape_.heads});
+  ops::attention(ws, pack, {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .heads = shape_.heads});
+  out_.forward(ws, saved.o_TD, saved.x1_TD, saved.x_TD);
+
+  norm2_.forward(saved.x1_TD, norm, saved.norm2);
+  fc1_.forward(ws, norm, saved.h_TF);
+  if (!x_out.defined()) return;
+  ops::gelu(shape_.activation, saved.h_TF, scratch.act_TF);
+  fc2_.forward(ws, scratch.act_TF, x_out, saved.x1_TD);
+}
+
+void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
+                            const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx) const {
+  const at::Tensor& norm = scratch.norm_TD;
+  const at::Tensor dh = dense(scratch.wide_TF, {pack.tokens, shape_.ffn});
+  fc2_.dgrad(ws, dx, dh);
+  ops::gelu_backward(shape_.activation, {.x = saved.h_TF, .dy = dh, .dx = dh, .y = scratch.act_TF});
+  fc2_.wgrad(ws, dx, scratch.act_TF);
+  fc1_.dgrad(ws, dh, norm);
+  norm2_.backward(ws, {.x = saved.x1_TD, .stats = saved.norm2, .dy = norm, .dx = dx, .accumulate = true, .y = norm});
+  fc1_.wgrad(ws, dh, norm);
+
+  const at::Tensor& d_o = norm;
+  const at::Tensor dqkv = dense(scratch.wide_TF, {pack.tokens, 3 * shape_.hidden});
+  out_.dgrad(ws, dx, d_o);
+  out_.wgrad(ws, dx, saved.o_TD);
+  ops::attention_backward(
+      ws, pack,
+      {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .dout = d_o, .dqkv = dqkv, .heads = shape_.heads});
+  ops::rotary(pack, rotary, {.qkv = dqkv, .heads = shape_.heads, .inverse = true});
+  qkv_.dgrad(ws, dqkv, norm);
+  norm1_.backward(ws, {.x = saved.x_TD, .stats = saved.norm1, .dy = norm, .dx = dx, .accumulate = true, .y = norm});
+  qkv_.wgrad(ws, dqkv, norm);
+}
+
+}  // namespace esm::nn

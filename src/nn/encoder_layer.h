@@ -1,0 +1,70 @@
+// One pre-LayerNorm encoder layer:
+//   x1 = x + W_o attention(rotary(W_qkv LN1(x)));   x' = x1 + W_2 gelu(W_1 LN2(x1))
+// Kept for backward: x, qkv (rotated), o, x1, h = W_1 LN2(x1) + b_1 (before the GELU) and row statistics: 10 D elements
+// a token. LayerNorm and GELU outputs are computed again where backward reads their inputs anyway.
+#pragma once
+#include <string>
+
+#include "nn/layers.h"
+#include "ops/attention.h"
+#include "ops/gelu.h"
+#include "ops/rotary.h"
+
+namespace esm::nn {
+
+struct EncoderLayerShape {
+  int64_t hidden = 0;  // D
+  int64_t heads = 0;
+  int64_t ffn = 0;  // F
+  ops::Gelu activation = ops::Gelu::kErf;
+  double layer_norm_eps = 1e-5;
+  double init_std = 0.02;
+};
+
+/// What forward keeps for backward, for T tokens. x is the layer's input, owned by whoever made it.
+struct EncoderLayerSaved {
+  at::Tensor x_TD, qkv_T3D, o_TD, lse_HT, x1_TD, h_TF;
+  NormStats norm1, norm2;
+
+  /// All but x. T tokens, activations of type `dtype`.
+  static EncoderLayerSaved allocate(const EncoderLayerShape& shape, int64_t tokens, at::ScalarType dtype);
+  /// The first `tokens` rows of everything (lse is cut into a dense [H, tokens]).
+  EncoderLayerSaved narrow(int64_t tokens) const;
+  int64_t bytes() const;
+};
+
+/// Buffers that all layers share, one use at a time: no more than one layer works at once.
+struct EncoderScratch {
+  at::Tensor norm_TD;  // LayerNorm output; gradient of it in backward; gradient of o
+  at::Tensor act_TF;   // GELU output
+  at::Tensor wide_TF;  // gradients of h, then (its first 3 D columns' worth) of qkv
+
+  static EncoderScratch allocate(const EncoderLayerShape& shape, int64_t tokens, at::ScalarType dtype);
+  EncoderScratch narrow(int64_t tokens) const;
+  int64_t bytes() const;
+};
+
+class EncoderLayer {
+ public:
+  /// Parameters of layer `index`: "layers.<index>.attention_norm.weight", ...
+  static std::vector<ParamSpec> declare(const EncoderLayerShape& shape, int64_t index);
+  EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& shape, int64_t index);
+
+  /// Fills `saved` (saved.x_TD given) and x_out [T, D], which may not be x. With x_out undefined only `saved` is filled:
+  /// what backward needs, computed again.
+  void forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary, const EncoderScratch& scratch,
+               const EncoderLayerSaved& saved, const at::Tensor& x_out) const;
+
+  /// dx [T, D]: gradient of x_out, becomes the gradient of x in place. Adds to the parameters' gradients.
+  void backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
+                const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx) const;
+
+ private:
+  EncoderLayerShape shape_;
+  LayerNorm norm1_;
+  Linear qkv_, out_;
+  LayerNorm norm2_;
+  Linear fc1_, fc2_;
+};
+
+}  // namespace esm::nn

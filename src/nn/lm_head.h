@@ -1,0 +1,62 @@
+// Last unit: final LayerNorm, dense + GELU + LayerNorm, decoder tied to the embedding, cross entropy. Training computes
+// it for scored rows only, in chunks of fixed size, forward and backward in one go: nothing of it is kept.
+#pragma once
+#include <span>
+
+#include "nn/layers.h"
+#include "ops/cross_entropy.h"
+
+namespace esm::nn {
+
+class LmHead {
+ public:
+  struct Shape {
+    int64_t vocabulary = 0, hidden = 0;
+    double layer_norm_eps = 1e-5;
+    double init_std = 0.02;
+  };
+  static std::vector<ParamSpec> declare(const Shape& shape);
+
+  /// `embedding`: the unit that owns the tied decoder weight, whose gradient is added to. At most `chunk_rows` rows are
+  /// worked on at once.
+  LmHead(const UnitStorage& storage, const UnitStorage& embedding, const Shape& shape, int64_t chunk_rows,
+         at::ScalarType dtype);
+
+  struct Scored {
+    std::span<const int32_t> rows;     // of x, distinct
+    std::span<const uint8_t> targets;  // as many
+  };
+
+  /// Loss over the scored rows of x [T, D].
+  ops::CrossEntropyResult loss(ops::Workspace& ws, const at::Tensor& x, const Scored& scored);
+  /// The same (with label smoothing), and gradients: of the parameters, added; of x, written to the scored rows of dx
+  /// [T, D], whose other rows are left alone.
+  ops::CrossEntropyResult loss_and_gradient(ops::Workspace& ws, const at::Tensor& x, const Scored& scored,
+                                            double label_smoothing, const at::Tensor& dx);
+
+  /// y [T, D] = final LayerNorm of x.
+  void final_norm(const at::Tensor& x, const at::Tensor& y) const;
+  /// logits [T, V] FP32 of all rows of x.
+  void logits(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& logits);
+
+  int64_t bytes() const;
+
+ private:
+  /// Buffers of one chunk of N rows; y and z are the outputs of the two LayerNorms.
+  struct Chunk {
+    at::Tensor x_ND, y_ND, dense_ND, act_ND, z_ND, logits_NV, dlogits_NV, grad_ND, grad2_ND;
+    NormStats norm1, norm2;
+    Chunk narrow(int64_t rows) const;
+  };
+  void forward_chunk(ops::Workspace& ws, const Chunk& c) const;
+  void backward_chunk(ops::Workspace& ws, const Chunk& c) const;
+
+  LayerNorm final_norm_;
+  Linear dense_;
+  LayerNorm norm_;
+  at::Tensor decoder_, ddecoder_, bias_, dbias_;
+  int64_t chunk_rows_;
+  Chunk chunk_;
+};
+
+}  // namespace esm::nn

@@ -1,0 +1,58 @@
+#include "ops/attention.h"
+
+#include <cmath>
+
+#include "ops/dispatch.h"
+#include "ops/parallel.h"
+
+namespace esm::ops {
+namespace {
+
+cpu::AttentionShape shape_of(const Pack& pack, const at::Tensor& out, const at::Tensor& lse, int64_t heads) {
+  const int64_t head_dim = out.size(1) / heads;
+  ESM_CHECK(out.size(0) == pack.tokens && lse.size(0) == heads && lse.size(1) == pack.tokens, "attention shapes");
+  return {.heads = heads,
+          .head_dim = head_dim,
+          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
+          .total_rows = pack.tokens,
+          .segments = pack.segments(),
+          .cu_seqlens = pack.cu_seqlens.data(),
+          .skip = pack.is_dummy.data(),
+          .scratch_stride = cpu::attention_scratch(pack.max_seqlen, head_dim)};
+}
+
+float* scratch_of(Workspace& ws, const cpu::AttentionShape& shape) {
+  return data<float>(ws.floats(Workspace::kAttention, shape.scratch_stride * thread_count()));
+}
+
+}  // namespace
+
+void attention(Workspace& ws, const Pack& pack, const AttentionForward& a) {
+  require_cpu("attention", {a.qkv, a.out, a.lse});
+  const cpu::AttentionShape shape = shape_of(pack, a.out, a.lse, a.heads);
+  with_element(a.qkv, [&](auto element) {
+    using T = decltype(element);
+    cpu::attention<T>({.shape = shape,
+                       .qkv = data<T>(a.qkv),
+                       .out = data<T>(a.out),
+                       .lse = data<float>(a.lse),
+                       .scratch = scratch_of(ws, shape)});
+  });
+}
+
+void attention_backward(Workspace& ws, const Pack& pack, const AttentionBackward& a) {
+  require_cpu("attention_backward", {a.qkv, a.out, a.lse, a.dout, a.dqkv});
+  const cpu::AttentionShape shape = shape_of(pack, a.out, a.lse, a.heads);
+  with_element(a.qkv, [&](auto element) {
+    using T = decltype(element);
+    cpu::attention_backward<T>({.shape = shape,
+                                .qkv = data<T>(a.qkv),
+                                .out = data<T>(a.out),
+                                .dout = data<T>(a.dout),
+                                .lse = data<float>(a.lse),
+                                .dqkv = data<T>(a.dqkv),
+                                .scratch = scratch_of(ws, shape)});
+  });
+}
+
+}  // namespace esm::ops

@@ -1,0 +1,38 @@
+#include "ops/attention_dispatch.h"
+
+namespace esm::ops::cpu {
+namespace {
+
+bool use_avx512() { return __builtin_cpu_supports("avx512f") != 0; }
+
+}  // namespace
+
+int64_t attention_scratch(int64_t max_seqlen, int64_t head_dim) {
+  // The larger need: backward of the wider build (attention_simd.h): 16 lanes, blocks of 16 queries.
+  constexpr int64_t kRows = 16;
+  const int64_t n = (max_seqlen + 31) / 32 * 32, d = (head_dim + 15) / 16 * 16;
+  return 2 * n * d + 3 * n * d + 2 * kRows * (n + 16) + 3 * kRows * d;
+}
+
+template <class T>
+void attention(const Attention<T>& a) {
+  if (use_avx512())
+    attention_avx512(a);
+  else
+    attention_avx2(a);
+}
+
+template <class T>
+void attention_backward(const AttentionBackward<T>& a) {
+  if (use_avx512())
+    attention_backward_avx512(a);
+  else
+    attention_backward_avx2(a);
+}
+
+template void attention(const Attention<float>&);
+template void attention(const Attention<Bf16>&);
+template void attention_backward(const AttentionBackward<float>&);
+template void attention_backward(const AttentionBackward<Bf16>&);
+
+}  // namespace esm::ops::cpu

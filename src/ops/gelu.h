@@ -1,0 +1,20 @@
+// GELU (Hendrycks & Gimpel 2016), elementwise.
+#pragma once
+#include "ops/aten.h"
+
+namespace esm::ops {
+
+/// kErf: x/2 (1 + erf(x / sqrt 2)), within 1e-7 relative. kTanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+enum class Gelu { kErf, kTanh };
+
+/// y = gelu(x); y may be x.
+void gelu(Gelu form, const at::Tensor& x, const at::Tensor& y);
+
+/// dx = dy gelu'(x); dx may be dy. y, if defined, receives gelu(x) again, for the weight gradient of the linear that
+/// follows.
+struct GeluBackward {
+  at::Tensor x, dy, dx, y;
+};
+void gelu_backward(Gelu form, const GeluBackward& a);
+
+}  // namespace esm::ops

@@ -1,0 +1,46 @@
+#include "ops/layer_norm.h"
+
+#include "ops/dispatch.h"
+
+namespace esm::ops {
+
+void layer_norm(const LayerNormForward& a) {
+  require_cpu("layer_norm", {a.x, a.weight, a.bias, a.y, a.mean, a.rstd});
+  with_element(a.x, [&](auto element) {
+    using T = decltype(element);
+    cpu::layer_norm<T>({.rows = a.x.size(0),
+                        .cols = a.x.size(1),
+                        .x = data<T>(a.x),
+                        .weight = data<T>(a.weight),
+                        .bias = data<T>(a.bias),
+                        .eps = static_cast<float>(a.eps),
+                        .y = data<T>(a.y),
+                        .mean = data<float>(a.mean),
+                        .rstd = data<float>(a.rstd)});
+  });
+}
+
+void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
+  require_cpu("layer_norm_backward", {a.x, a.weight, a.bias, a.mean, a.rstd, a.dy, a.dx, a.y, a.dweight, a.dbias});
+  const int64_t rows = a.x.size(0), cols = a.x.size(1);
+  const at::Tensor partials = ws.floats(Workspace::kPartials, 2 * cpu::sum_blocks(rows) * cols);
+  with_element(a.x, [&](auto element) {
+    using T = decltype(element);
+    cpu::layer_norm_backward<T>({.rows = rows,
+                                 .cols = cols,
+                                 .x = data<T>(a.x),
+                                 .weight = data<T>(a.weight),
+                                 .bias = data<T>(a.bias),
+                                 .mean = data<float>(a.mean),
+                                 .rstd = data<float>(a.rstd),
+                                 .dy = data<T>(a.dy),
+                                 .dx = data<T>(a.dx),
+                                 .accumulate = a.accumulate,
+                                 .y = data_or_null<T>(a.y),
+                                 .dweight = data<float>(a.dweight),
+                                 .dbias = data<float>(a.dbias),
+                                 .partials = data<float>(partials)});
+  });
+}
+
+}  // namespace esm::ops

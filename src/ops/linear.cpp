@@ -1,0 +1,64 @@
+#include "ops/linear.h"
+
+#include "ops/dispatch.h"
+
+namespace esm::ops {
+namespace {
+
+/// `x` itself, or its values widened into scratch.
+at::Tensor as_float(Workspace& ws, Workspace::Slot slot, const at::Tensor& x) {
+  if (x.scalar_type() == at::kFloat) return x;
+  at::Tensor wide = ws.floats(slot, x.numel()).view(x.sizes());
+  cpu::to_float(x.numel(), data<cpu::Bf16>(x), data<float>(wide));
+  return wide;
+}
+
+}  // namespace
+
+void linear(Workspace& ws, const LinearForward& a) {
+  require_cpu("linear", {a.x, a.weight, a.bias, a.residual, a.y});
+  const int64_t rows = a.y.size(0), cols = a.y.size(1);
+  const at::Tensor x = as_float(ws, Workspace::kOperandA, a.x), w = as_float(ws, Workspace::kOperandB, a.weight);
+  const bool wide = a.y.scalar_type() == at::kFloat;
+  at::Tensor y = wide ? a.y : ws.floats(Workspace::kResult, rows * cols).view({rows, cols});
+  if (!a.bias.defined()) {
+    ESM_CHECK(!a.residual.defined(), "a residual comes with a bias");
+    at::mm_out(y, x, w.t());
+  } else {
+    with_element(a.bias, [&](auto element) {
+      using T = decltype(element);
+      cpu::fill_rows(rows, cols, data<T>(a.bias), data_or_null<T>(a.residual), data<float>(y));
+    });
+    at::addmm_out(y, y, x, w.t());
+  }
+  if (!wide) cpu::to_bf16(rows * cols, data<float>(y), data<cpu::Bf16>(a.y));
+}
+
+void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
+  require_cpu("linear_dgrad", {a.dy, a.weight, a.dx});
+  const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy), w = as_float(ws, Workspace::kOperandB, a.weight);
+  const bool wide = a.dx.scalar_type() == at::kFloat;
+  at::Tensor dx = wide ? a.dx : ws.floats(Workspace::kResult, a.dx.numel()).view(a.dx.sizes());
+  at::mm_out(dx, dy, w);
+  if (!wide) cpu::to_bf16(dx.numel(), data<float>(dx), data<cpu::Bf16>(a.dx));
+}
+
+void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
+  require_cpu("linear_wgrad", {a.dy, a.x, a.dweight, a.dbias});
+  const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy), x = as_float(ws, Workspace::kOperandB, a.x);
+  at::Tensor dweight = a.dweight;
+  at::addmm_out(dweight, dweight, dy.t(), x);
+  if (a.dbias.defined()) add_column_sums(ws, dy, a.dbias);
+}
+
+void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {
+  require_cpu("add_column_sums", {x, sums});
+  const int64_t rows = x.size(0), cols = x.size(1);
+  float* partials = data<float>(ws.floats(Workspace::kPartials, cpu::sum_blocks(rows) * cols));
+  with_element(x, [&](auto element) {
+    using T = decltype(element);
+    cpu::add_column_sums(rows, cols, data<T>(x), partials, data<float>(sums));
+  });
+}
+
+}  // namespace esm::ops

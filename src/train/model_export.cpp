@@ -1,0 +1,258 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "base/json_writer.h"
+#include "checkpoint/file_system.h"
+#include "checkpoint/writer.h"
+#include "config/config.h"
+#include "models/hf_format.h"
+#include "models/nvidia_format.h"
+#include "train/model_io.h"
+#include "train/model_source.h"
+#include "train/tensor_rows.h"
+
+namespace esm::train {
+namespace fs = std::filesystem;
+using checkpoint::FileSystem;
+using checkpoint::TensorOut;
+namespace {
+
+// A folder made under a temporary name; commit() puts it in its place.
+class NewFolder {
+ public:
+  NewFolder(const std::string& path, bool replace)
+      : files_(FileSystem::real()), path_(fs::path(path).lexically_normal().string()), replace_(replace) {
+    while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+    refuse_existing();
+    temporary_ = fmt::format("{}.tmp-{}", path_, ::getpid());
+    files_.remove_folder(temporary_);  // of a dead process with our number
+    files_.make_folder(temporary_);
+  }
+  ~NewFolder() {
+    try {
+      files_.remove_folder(temporary_);
+    } catch (const CheckpointError&) {  // a leftover does no harm, and the error that led here is on its way
+    }
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  FileSystem& files() { return files_; }
+  const std::string& temporary() const { return temporary_; }
+  std::string file(const std::string& name) const { return (fs::path(temporary_) / name).string(); }
+
+  void commit() {
+    files_.sync_folder(temporary_);
+    const bool there = fs::exists(fs::symlink_status(path_));
+    if (there && !files_.exchange(temporary_, path_)) {
+      files_.rename(path_, temporary_ + ".old");
+      files_.rename(temporary_, path_);
+      files_.remove_folder(temporary_ + ".old");
+    } else if (!there) {
+      files_.rename(temporary_, path_);
+    }
+    const std::string parent = fs::path(path_).parent_path().string();
+    files_.sync_folder(parent.empty() ? "." : parent);
+  }
+
+ private:
+  // --force replaces a model, never some other folder that happens to be named.
+  void refuse_existing() const {
+    if (!fs::exists(fs::symlink_status(path_))) return;
+    if (!replace_) fail<CheckpointError>("{} is there already; remove it or give --force", path_);
+    const bool model = fs::is_directory(path_) && (fs::exists(fs::path(path_) / "config.json") ||
+                                                   fs::exists(fs::path(path_) / checkpoint::kManifestName));
+    if (!model && !(fs::is_directory(path_) && fs::is_empty(path_)))
+      fail<CheckpointError>("{} is no folder of a model; it is not replaced", path_);
+  }
+
+  FileSystem& files_;
+  std::string path_, temporary_;
+  bool replace_;
+};
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+void write_native(const ModelSource& source, const ModelSource::Impl& impl, const ExportOptions& options,
+                  NewFolder& folder, ExportResult& result) {
+  checkpoint::SaveRequest request;
+  request.manifest.step = impl.step;
+  request.manifest.model_kind = "esm2";
+  request.manifest.model_yaml = config::to_yaml(impl.config);
+  request.manifest.config_yaml = impl.config_yaml;
+  request.manifest.origin_json = impl.origin_json;
+  request.manifest.versions = options.versions;
+  for (const ModelTensor& tensor : impl.tensors)
+    request.parameters.push_back({.name = tensor.name,
+                                  .dtype = DType::kF32,
+                                  .shape = tensor.shape,
+                                  .bytes = {},
+                                  .make = [&source, name = tensor.name] { return bytes_of(source.read(name)); }});
+  request.passthrough = impl.passthrough;
+  const checkpoint::Manifest manifest =
+      checkpoint::write_checkpoint(folder.files(), folder.temporary(), request, options.max_file_bytes);
+  result.tensors = static_cast<int64_t>(manifest.tensors.size());
+  for (const checkpoint::FileEntry& file : manifest.files) {
+    result.bytes += file.bytes;
+    result.files.push_back(file.name);
+  }
+}
+
+// One file, or shards with an index, named as transformers names them.
+void write_shards(const std::vector<TensorOut>& tensors, int64_t max_file_bytes, NewFolder& folder,
+                  ExportResult& result) {
+  const checkpoint::ShardPlan plan = checkpoint::plan_shards(tensors, max_file_bytes);
+  JsonWriter weight_map(1);
+  weight_map.begin_object();
+  int64_t total = 0;
+  for (size_t file = 0; file < plan.files; ++file) {
+    const std::string name =
+        plan.files == 1 ? "model.safetensors" : fmt::format("model-{:05d}-of-{:05d}.safetensors", file + 1, plan.files);
+    std::vector<TensorOut> shard;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (plan.file_of[i] != file) continue;
+      shard.push_back(tensors[i]);
+      total += tensors[i].byte_count();
+      weight_map.field(tensors[i].name, name);
+    }
+    result.bytes += checkpoint::write_safetensors(folder.files(), folder.file(name), shard, {{"format", "pt"}}).bytes;
+    result.files.push_back(name);
+  }
+  weight_map.end_object();
+  if (plan.files == 1) return;
+  JsonWriter index(1);
+  index.begin_object().key("metadata").begin_object().field("total_size", total).end_object();
+  index.key("weight_map").raw(weight_map.text()).end_object();
+  checkpoint::write_text(folder.files(), folder.file("model.safetensors.index.json"), index.text() + "\n");
+  result.files.emplace_back("model.safetensors.index.json");
+}
+
+void note_differences(const ModelSource::Impl& impl, bool hf, ExportResult& result) {
+  const bool tanh = impl.config.activation == models::Activation::kGeluTanh;
+  if (hf == tanh)
+    result.notes.push_back(fmt::format("the model has activation {}, {} computes {}: its outputs will differ slightly",
+                                       tanh ? "gelu_tanh" : "gelu_erf",
+                                       hf ? "Hugging Face's EsmForMaskedLM" : "NVIDIA's NVEsmForMaskedLM",
+                                       tanh ? "gelu_erf" : "gelu_tanh"));
+  if (!hf && impl.config.inv_freq != models::InvFreq::kFp32)
+    result.notes.push_back("NVIDIA's NVEsmForMaskedLM computes its rotary frequencies in FP32; this model has others");
+}
+
+// One copy a layer, as in the published files; without them transformers says that they are missing.
+void add_inv_freq(const ModelSource::Impl& impl, std::vector<TensorOut>& tensors) {
+  for (int64_t n = 0; n < impl.config.layers; ++n)
+    tensors.push_back({.name = fmt::format("esm.encoder.layer.{}.attention.self.rotary_embeddings.inv_freq", n),
+                       .dtype = DType::kF32,
+                       .shape = {impl.config.head_dim() / 2},
+                       .bytes = {},
+                       .make = [&impl] { return bytes_of(impl.rotary_frequencies()); }});
+}
+
+struct ForeignContent {
+  std::vector<TensorOut> model;
+  std::map<std::string, std::vector<TensorOut>> beside;  // by file
+};
+
+// Everything that goes into the folder; what cannot is named in result.left_out. `layout` must outlive the content.
+// origin: of an import from the format that is written, else null.
+ForeignContent foreign_content(const ModelSource& source, const models::ForeignLayout& layout, const Origin* origin,
+                               const ExportOptions& options, ExportResult& result) {
+  const ModelSource::Impl& impl = source.impl();
+  const auto dtype_of = [&](const std::string& name) {
+    if (options.dtype.has_value() || origin == nullptr || !impl.config_yaml.empty()) return result.dtype;
+    const auto it = origin->dtypes.find(name);
+    return it == origin->dtypes.end() ? result.dtype : it->second;
+  };
+  ForeignContent content;
+  std::set<std::string> written;
+  for (const models::ForeignTensor& tensor : layout.tensors) {
+    if (!source.has(tensor.native) || (tensor.tied && (origin == nullptr || !origin->has_decoder))) continue;
+    written.insert(tensor.native);
+    const DType dtype = dtype_of(tensor.name);
+    content.model.push_back(
+        {.name = tensor.name, .dtype = dtype, .shape = tensor.shape, .bytes = {}, .make = [&source, &tensor, dtype] {
+           return foreign_bytes(tensor, dtype, source.read(tensor.native));
+         }});
+  }
+  for (const ModelTensor& tensor : source.tensors())
+    if (!written.contains(tensor.name)) result.left_out.push_back(tensor.name);
+  for (const TensorOut& tensor : impl.passthrough) {
+    const std::string file = impl.side_file_of(tensor.name);
+    if (!file.empty())
+      content.beside[file].push_back(tensor);
+    else if (origin != nullptr)
+      content.model.push_back(tensor);
+    else
+      result.left_out.push_back(tensor.name);
+  }
+  if (origin == nullptr) {
+    for (const auto& [file, tensors] : content.beside) result.left_out.push_back(file);
+    content.beside.clear();
+  }
+  return content;
+}
+
+bool has_inv_freq(const std::vector<TensorOut>& tensors) {
+  return std::ranges::any_of(tensors,
+                             [](const TensorOut& t) { return t.name.ends_with("rotary_embeddings.inv_freq"); });
+}
+
+void write_foreign(const ModelSource& source, const ModelSource::Impl& impl, const ExportOptions& options,
+                   NewFolder& folder, ExportResult& result) {
+  const bool hf = options.format == Format::kHf;
+  const Origin* origin = impl.origin.has_value() && impl.origin->format == options.format ? &*impl.origin : nullptr;
+  models::NvidiaVariant variant =
+      options.format == Format::kNvidiaOld ? models::NvidiaVariant::old_names() : models::NvidiaVariant::new_names();
+  if (origin != nullptr && !hf) variant = origin->variant;
+  const models::ForeignLayout layout =
+      hf ? models::hf_layout(impl.config) : models::nvidia_layout(impl.config, variant);
+  result.dtype = options.dtype.value_or(source.dtype());
+
+  ForeignContent content = foreign_content(source, layout, origin, options, result);
+  const bool wants_inv_freq = origin == nullptr || impl.config.inv_freq != models::InvFreq::kFp32;
+  if (hf && wants_inv_freq && !has_inv_freq(content.model)) add_inv_freq(impl, content.model);
+  note_differences(impl, hf, result);
+  result.tensors = static_cast<int64_t>(content.model.size());
+  write_shards(content.model, options.max_file_bytes, folder, result);
+  for (const auto& [name, tensors] : content.beside) {
+    result.bytes += checkpoint::write_safetensors(folder.files(), folder.file(name), tensors, {}).bytes;
+    result.files.push_back(name);
+  }
+
+  std::map<std::string, std::string> texts = models::hf_tokenizer_files();
+  const std::string config_json = origin != nullptr ? origin->config_json : "";
+  texts["config.json"] = hf ? models::hf_write_config(impl.config, dtype_name(result.dtype), config_json)
+                            : models::nvidia_write_config(impl.config, variant, dtype_name(result.dtype), config_json);
+  for (const auto& [name, text] : texts) {
+    checkpoint::write_text(folder.files(), folder.file(name), text);
+    result.files.push_back(name);
+  }
+}
+
+}  // namespace
+
+ExportResult export_model(const ModelSource& source, const ExportOptions& options) {
+  const ModelSource::Impl& impl = source.impl();
+  ESM_CHECK(!options.dtype.has_value() || is_weight_dtype(*options.dtype), "{} is no type of weights",
+            dtype_name(*options.dtype));
+  ExportResult result;
+  NewFolder folder(options.out, options.force);
+  if (options.format == Format::kNative)
+    write_native(source, impl, options, folder, result);
+  else
+    write_foreign(source, impl, options, folder, result);
+  folder.commit();
+  return result;
+}
+
+}  // namespace esm::train

@@ -1,0 +1,83 @@
+// `esmtrain data prepare` through the built program: exit codes, messages, interruption.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "cli/process.h"
+#include "support/catch.h"
+
+using esm::ScratchFolder;
+using esm::test::Finished;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kData = ESM_SOURCE_DIR "/tests/data/";
+
+Finished prepare(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {ESM_EXE, "data", "prepare"});
+  return esm::test::run(std::move(arguments));
+}
+
+}  // namespace
+
+TEST_CASE("data prepare says what it did and writes it down") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string out = scratch.path() + "/set";
+  Finished done = prepare({kData + "oddities/fasta/stops.fasta", kData + "oddities/fasta/low*.fasta", "--out", out});
+  INFO(done.all());
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("8 records: 7 usable") && ContainsSubstring("1 skipped"));
+  CHECK_THAT(done.out, ContainsSubstring("(inner_stop)") && ContainsSubstring("(lower_case)"));
+  const auto report = nlohmann::json::parse(esm::read_text_file(out + "/report.json"));
+  CHECK(report.at("records") == 8);
+  CHECK(report.at("usable") == 7);
+  CHECK(report.at("residues") == 225 + 346);
+  CHECK(report.at("repaired").at("inner_stop") == 1);
+  CHECK(report.at("skipped").at("empty") == 1);
+  CHECK(report.at("duplicates").at("sequences") == 2);
+  done = prepare({kData + "oddities/fasta/stops.fasta", kData + "oddities/fasta/low*.fasta", "--out", out});
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("already") && ContainsSubstring("8 records"));
+  done = prepare({kData + "oddities/fasta/lf.fasta", "--out", out});
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.err, ContainsSubstring("--force"));
+  CHECK(prepare({kData + "oddities/fasta/lf.fasta", "--out", out, "--force"}).exit_code == 0);
+}
+
+TEST_CASE("data prepare refuses bad input with exit code 3, one line, and no folder") {
+  const ScratchFolder scratch("esm-cli-data");
+  for (const char* name : {"fasta/truncated.fasta.gz", "csv/plain.csv", "csv/labels_short.fasta", "hdf5/not_hdf5.h5",
+                           "hdf5/zero_length.h5", "fasta", "fasta/missing.fasta", "fasta/missing*"}) {
+    const Finished done = prepare({kData + "oddities/" + name, "--out", scratch.path() + "/set"});
+    INFO(done.all());
+    CHECK(done.exit_code == 3);
+    CHECK_THAT(done.err, ContainsSubstring(name));
+    CHECK(std::count(done.err.begin(), done.err.end(), '\n') == 1);
+    CHECK(fs::is_empty(scratch.path()));
+  }
+  CHECK(prepare({kData + "oddities/fasta/lf.fasta"}).exit_code == 2);
+  CHECK(prepare({kData + "oddities/fasta/lf.fasta", "--out", scratch.path() + "/set", "--min-length", "0"}).exit_code ==
+        2);
+}
+
+TEST_CASE("Ctrl-C leaves no folder") {
+  const ScratchFolder scratch("esm-cli-data");
+  // A pipe that never ends: the program reads until it is told to stop.
+  const std::string pipe = scratch.path() + "/endless.fasta", folder = scratch.path() + "/parent";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const std::string writer = "(printf '>a\\n'; yes MKV) > '" + pipe +
+                             "' 2>/dev/null & exec '" ESM_EXE "' data prepare '" + pipe + "' --out '" + folder +
+                             "/set'";
+  esm::test::Process process({"/bin/sh", "-c", writer});
+  for (int i = 0; i < 300 && !fs::exists(folder); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  REQUIRE(fs::exists(folder));
+  process.send(SIGINT);
+  const Finished done = process.wait();
+  INFO(done.all());
+  CHECK(done.exit_code == 130);
+  CHECK(fs::is_empty(folder));
+}

@@ -1,0 +1,141 @@
+// BF16, recompute, repeated runs, accumulation and partly filled models against the plain FP32 run.
+#include "support/batches.h"
+#include "support/compare.h"
+#include "support/models.h"
+#include "support/torch.h"
+
+namespace esm::test {
+namespace {
+
+using precision::Precision;
+
+data::Batch some_batch(uint64_t seed = 1) {
+  return make_batch(
+      {random_row(seed, 60), random_row(seed + 1, 1), random_row(seed + 2, 33), random_row(seed + 3, 101)});
+}
+
+std::vector<std::vector<uint8_t>> gradients(models::Model& model) {
+  std::vector<std::vector<uint8_t>> result;
+  for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kGrad)));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("BF16 loss and gradients follow FP32") {
+  const data::Batch batch = some_batch();
+  const models::Esm2Config config = small_config(2, 4, 16);
+  models::Esm2 wide = random_model(config, {.precision = Precision::kFp32, .tokens_per_batch = batch.budget()});
+  models::Esm2 narrow = random_model(config, {.precision = Precision::kBf16, .tokens_per_batch = batch.budget()});
+  const models::LossSums expected = wide.forward_backward(batch), actual = narrow.forward_backward(batch);
+  const Tolerance tolerance = model_tolerance(DType::kBF16, config.layers, batch.real_tokens);
+  CHECK(actual.loss_sum != expected.loss_sum);
+  CHECK(std::abs(actual.loss_sum / expected.loss_sum - 1) < tolerance.relative_l2);
+  for (size_t u = 0; u < wide.units().size(); ++u)
+    for (size_t i = 0; i < wide.units()[u]->entries().size(); ++i)
+      check_close(wide.units()[u]->entries()[i].spec.name, values(narrow.units()[u]->view(nn::Role::kGrad, i)),
+                  values(wide.units()[u]->view(nn::Role::kGrad, i)), tolerance);
+}
+
+TEST_CASE("recompute changes no bit") {
+  const auto precision = GENERATE(Precision::kFp32, Precision::kBf16);
+  const data::Batch batch = some_batch();
+  const models::Esm2Config config = small_config(3, 2, 16);
+  models::ModelOptions options{.precision = precision, .tokens_per_batch = batch.budget()};
+  models::Esm2 keeps = random_model(config, options);
+  options.recompute = true;
+  models::Esm2 repeats = random_model(config, options);
+  CHECK(keeps.forward_backward(batch).loss_sum == repeats.forward_backward(batch).loss_sum);
+  CHECK(gradients(keeps) == gradients(repeats));
+
+  const auto kept = [](const models::Esm2& model) { return model.activation_memory()[1]; };
+  CHECK(kept(keeps).name == "kept for backward");
+  CHECK(kept(repeats).bytes * 3 == kept(keeps).bytes);
+}
+
+TEST_CASE("the same step twice gives the same bits") {
+  const auto precision = GENERATE(Precision::kFp32, Precision::kBf16);
+  const int threads = GENERATE(1, 2);
+  const data::Batch batch = some_batch();
+  models::Esm2 model =
+      random_model(small_config(2, 2, 32), {.precision = precision, .tokens_per_batch = batch.budget()}, 3, threads);
+  const double loss = model.forward_backward(batch).loss_sum;
+  const auto first = gradients(model);
+  model.zero_grad();
+  CHECK(model.forward_backward(batch).loss_sum == loss);
+  CHECK(gradients(model) == first);
+}
+
+TEST_CASE("gradients of micro-batches add up") {
+  const data::Batch a = some_batch(1), b = some_batch(50);
+  const models::Esm2Config config = small_config(2, 2, 16);
+  models::Esm2 model = random_model(config, {.tokens_per_batch = a.budget()});
+  std::vector<std::vector<double>> sums;
+  for (const data::Batch* batch : {&a, &b}) {
+    model.zero_grad();
+    model.forward_backward(*batch);
+    for (size_t u = 0; u < model.units().size(); ++u) {
+      const std::vector<double> part = values(model.units()[u]->flat(nn::Role::kGrad));
+      if (sums.size() <= u) sums.emplace_back(part.size(), 0.0);
+      for (size_t i = 0; i < part.size(); ++i) sums[u][i] += part[i];
+    }
+  }
+  model.zero_grad();
+  model.forward_backward(a);
+  model.forward_backward(b);
+  for (size_t u = 0; u < model.units().size(); ++u)
+    check_close(model.units()[u]->name(), values(model.units()[u]->flat(nn::Role::kGrad)), sums[u],
+                operation_tolerance(DType::kF32, 2));
+}
+
+TEST_CASE("a batch smaller than the model's budget gives the same bits as a model of that size") {
+  const data::Batch batch = some_batch();
+  const models::Esm2Config config = small_config(2, 2, 16);
+  const bool training = GENERATE(true, false);
+  models::Esm2 exact = random_model(config, {.tokens_per_batch = batch.budget(), .training = training});
+  models::Esm2 large = random_model(config, {.tokens_per_batch = 1024, .training = training});
+  CHECK(exact.evaluate(batch).loss_sum == large.evaluate(batch).loss_sum);
+  if (!training) return;
+  exact.forward_backward(batch);
+  large.forward_backward(batch);
+  CHECK(gradients(exact) == gradients(large));
+}
+
+TEST_CASE("a batch with nothing scored adds nothing") {
+  data::Batch batch = some_batch();
+  models::Esm2 model = random_model(small_config(1, 2, 16), {.tokens_per_batch = batch.budget()});
+  const auto before = gradients(model);
+  batch.scored_rows.clear();
+  batch.targets.clear();
+  const models::LossSums sums = model.forward_backward(batch);
+  CHECK(sums.loss_sum == 0);
+  CHECK(sums.n_scored == 0);
+  CHECK(model.evaluate(batch).loss_sum == 0);
+  CHECK(gradients(model) == before);
+}
+
+TEST_CASE("every row may be scored: the head works in chunks") {
+  const models::Esm2Config config = small_config(1, 2, 16);
+  Row row = random_row(4, 512);
+  for (size_t i = 0; i < row.labels.size(); ++i) row.labels[i] = 4 + static_cast<int>(i % 20);
+  const data::Batch whole = make_batch({row});
+  models::Esm2 model = random_model(config, {.tokens_per_batch = 512});
+  const models::LossSums all = model.forward_backward(whole);
+  std::vector<double> expected(model.units()[0]->flat_numel(), 0.0);
+  const std::vector<double> actual = values(model.units()[0]->flat(nn::Role::kGrad));
+  double loss = 0;
+  for (int part = 0; part < 4; ++part) {  // the same in four batches that score a quarter each
+    Row some = row;
+    for (size_t i = 0; i < some.labels.size(); ++i)
+      if (static_cast<int>(i / 128) != part) some.labels[i] = -1;
+    model.zero_grad();
+    loss += model.forward_backward(make_batch({some})).loss_sum;
+    const std::vector<double> gradient = values(model.units()[0]->flat(nn::Role::kGrad));
+    for (size_t i = 0; i < gradient.size(); ++i) expected[i] += gradient[i];
+  }
+  CHECK(all.n_scored == 512);
+  CHECK(std::abs(all.loss_sum / loss - 1) < 1e-6);
+  check_close("embedding.weight", actual, expected, model_tolerance(DType::kF32, 1, 512));
+}
+
+}  // namespace esm::test

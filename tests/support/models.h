@@ -1,0 +1,40 @@
+// Small random models.
+#pragma once
+#include "base/philox.h"
+#include "models/esm2.h"
+
+namespace esm::test {
+
+/// Weights large enough that every term matters: all parameters normal(0, 0.15), LayerNorm weights around 1.
+inline void randomize(models::Model& model, uint64_t seed) {
+  model.init_parameters(seed);
+  uint64_t counter = 0;
+  for (nn::UnitStorage* unit : model.units())
+    for (size_t i = 0; i < unit->entries().size(); ++i) {
+      const at::Tensor view = unit->view(nn::Role::kMaster, i);
+      float* values = view.mutable_data_ptr<float>();
+      const float middle = unit->entries()[i].spec.kind == nn::ParamKind::kNormWeight ? 1.0f : 0.0f;
+      for (int64_t k = 0; k < view.numel(); ++k) {
+        const PhiloxResult words = philox(seed, RandomStream::kSynthetic, counter++, 1);
+        values[k] = middle + 0.15f * static_cast<float>(normal_pair(words.v[0], words.v[1])[0]);
+      }
+    }
+  model.sync_compute();
+}
+
+inline models::Esm2 random_model(const models::Esm2Config& config, models::ModelOptions options, uint64_t seed = 7,
+                                 int threads = 1) {
+  models::Esm2 model(Context{.threads = threads}, config, options);
+  randomize(model, seed);
+  return model;
+}
+
+inline models::Esm2Config small_config(int64_t layers, int64_t heads, int64_t head_dim) {
+  models::Esm2Config config;
+  config.layers = layers;
+  config.heads = heads;
+  config.hidden = heads * head_dim;
+  return config;
+}
+
+}  // namespace esm::test
