@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "device/handles.h"
 
 namespace esm::device {
 
@@ -26,6 +27,9 @@ struct MemoryInfo {
 };
 /// Of the current device; synchronises nothing. DeviceError in a build without CUDA.
 MemoryInfo device_memory();
+
+/// Queues a copy of `bytes` from page-locked host memory to the device.
+void copy_to_device(const void* from, void* to, int64_t bytes, StreamHandle stream);
 
 /// Memory of the current device, aligned to 256 bytes, contents undefined. Freed on destruction, which waits for the
 /// device; move-only.

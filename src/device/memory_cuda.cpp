@@ -14,6 +14,10 @@ MemoryInfo device_memory() {
   return {.free_bytes = static_cast<int64_t>(free), .total_bytes = static_cast<int64_t>(total)};
 }
 
+void copy_to_device(const void* from, void* to, int64_t bytes, StreamHandle stream) {
+  ESM_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream));
+}
+
 DeviceBuffer::DeviceBuffer(const std::string& purpose, int64_t bytes) {
   ESM_CHECK(bytes >= 0, "{}: {} bytes", purpose, bytes);
   if (bytes == 0) return;
