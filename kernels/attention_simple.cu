@@ -146,10 +146,7 @@ __global__ void __launch_bounds__(32 * kWarps) attention_dq_kernel(AttentionSimp
     const float weight = expf(a.scale * q.dot(k) - lse);
     dq.add(k, weight * (dout.dot(v) - delta));
   }
-  const int64_t column = p.head * a.head_dim;
-  T* to = a.dq != nullptr ? static_cast<T*>(a.dq) + p.row * hidden + column
-                          : static_cast<T*>(a.dqkv) + p.row * 3 * hidden + column;
-  dq.write(to, d, p.lane, a.scale);
+  dq.write(static_cast<T*>(a.dqkv) + p.row * 3 * hidden + p.head * a.head_dim, d, p.lane, a.scale);
 }
 
 template <class T>

@@ -25,8 +25,7 @@ struct AttentionSimpleArgs {
 };
 cudaError_t launch(const AttentionSimpleArgs& args, cudaStream_t stream);
 
-/// dqkv [T, 3, H, K] of `dtype`; with dq [T, H, K], dq goes there and dqkv[:, 0] is left alone. delta: scratch of H T
-/// FP32.
+/// dqkv [T, 3, H, K] of `dtype`, written whole. delta: scratch of H T FP32.
 struct AttentionSimpleBackwardArgs {
   DType dtype = DType::kF32;
   const void* qkv = nullptr;
@@ -35,7 +34,6 @@ struct AttentionSimpleBackwardArgs {
   const void* dout = nullptr;
   const float* lse = nullptr;
   void* dqkv = nullptr;
-  void* dq = nullptr;
   float* delta = nullptr;
   int64_t tokens = 0, heads = 0, head_dim = 0, capacity = 0;
   float scale = 1;

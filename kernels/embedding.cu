@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(96) embedding_backward_kernel(EmbeddingBackwar
       sum.z += other.z;
       sum.w += other.w;
     }
-    *reinterpret_cast<float4*>(partials + token * a.cols + 8 * v + 4 * high) = sum;
+    store4(partials + token * a.cols + 8 * v + 4 * high, sum);
   }
 }
 

@@ -87,10 +87,11 @@ __device__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0
 
 __global__ void __launch_bounds__(kThreads) finite_check_kernel(FiniteCheckArgs a) {
   bool all = true;
+#pragma unroll 4
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < a.n / 4;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     const float4 v = __ldcs(reinterpret_cast<const float4*>(a.x) + i);
-    all = all && finite(v.x) && finite(v.y) && finite(v.z) && finite(v.w);
+    all &= finite(v.x) & finite(v.y) & finite(v.z) & finite(v.w);
   }
   if (!all) *a.flag = 1;  // whoever writes, writes the same
 }
@@ -132,7 +133,7 @@ cudaError_t launch(const ColumnSumArgs& args, cudaStream_t stream) {
 cudaError_t launch(const FiniteCheckArgs& args, cudaStream_t stream) {
   if (args.n <= 0) return cudaSuccess;
   if (args.n % 4 != 0 || !aligned16(args.x)) return cudaErrorInvalidValue;
-  const int64_t blocks = std::min<int64_t>(ceil_div(args.n / 4, kThreads), 16 * kMultiprocessors);
+  const int64_t blocks = std::min<int64_t>(ceil_div(args.n / 4, kThreads), 8 * kMultiprocessors);
   return start(finite_check_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream, args);
 }
 

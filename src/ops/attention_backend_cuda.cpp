@@ -1,6 +1,8 @@
 #include "ops/attention_cuda.h"
 
 #include "base/check.h"
+#include "device/cuda_check.h"
+#include "device/properties.h"
 #include "ops/attention_backends.h"
 
 namespace esm::ops {
@@ -27,8 +29,11 @@ void check_lse_and_workspace(const AttentionSizes& sizes, const at::Tensor& lse,
 
 std::unique_ptr<AttentionBackend> make_attention_backend(AttentionKind kind, const AttentionSizes& sizes) {
   ESM_CHECK(sizes.tokens > 0 && sizes.heads > 0 && sizes.capacity > 0 && sizes.max_seqlen > 0, "attention sizes");
-  ESM_CHECK(sizes.head_dim > 0 && sizes.head_dim % 8 == 0 && sizes.head_dim <= 256, "head dimension {}",
-            sizes.head_dim);
+  int device = 0;
+  ESM_CUDA(cudaGetDevice(&device));
+  const std::string refusal = attention_refusal(
+      kind, {.head_dim = sizes.head_dim, .capability = device::properties(device).compute_capability});
+  if (!refusal.empty()) fail<DeviceError>("attention backend '{}' {}", attention_kind_name(kind), refusal);
   switch (kind) {
     case AttentionKind::kFlash2: return make_flash2_attention(sizes);
     case AttentionKind::kCudnn: return make_cudnn_attention(sizes);
@@ -49,8 +54,6 @@ void check_backward(const AttentionSizes& sizes, const AttentionBackwardCuda& a,
   check_rows(a.dqkv, {sizes.tokens, 3, sizes.heads, sizes.head_dim}, type);
   check_rows(a.out, {sizes.tokens, sizes.heads, sizes.head_dim}, type);
   check_rows(a.dout, {sizes.tokens, sizes.heads, sizes.head_dim}, type);
-  ESM_CHECK(a.dq.defined() == sizes.dq_apart, "dq is given when it is apart");
-  if (sizes.dq_apart) check_rows(a.dq, {sizes.tokens, sizes.heads, sizes.head_dim}, type);
   check_lse_and_workspace(sizes, a.lse, a.workspace, workspace_bytes);
 }
 

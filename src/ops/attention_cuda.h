@@ -4,6 +4,7 @@
 // device.
 #pragma once
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "device/handles.h"
@@ -13,11 +14,27 @@
 namespace esm::ops {
 
 enum class AttentionKind {
-  kFlash2,  // FlashAttention-2 inside LibTorch: BF16, head_dim up to 256; the oracle of the others
-  kCudnn,   // cuDNN's packed plans, built once: BF16, head_dim up to 256, sm_90 and later
-  kSimple,  // own kernels without tensor cores: FP32 or BF16, slow
+  kFlash2,  // FlashAttention-2 inside LibTorch: the oracle of the others
+  kCudnn,   // cuDNN's packed plans, built once
+  kSimple,  // own kernels without tensor cores, slow
 };
 std::string_view attention_kind_name(AttentionKind kind);
+
+/// What a backend can do; head dimensions are multiples of 8 everywhere. Tested on sm_90: 16, 24, 32, 64, 80, 96, 128
+/// with all of them, 192 and 256 with flash2 and simple.
+struct AttentionSupport {
+  int64_t max_head_dim = 0;
+  int min_capability = 0, end_capability = 1000;  // of the device, 90 for 9.0: min <= capability < end
+  bool fp32 = false;                              // BF16 always
+};
+AttentionSupport attention_support(AttentionKind kind);
+
+struct AttentionTarget {
+  int64_t head_dim = 0;
+  int capability = 0;
+};
+/// Why `kind` cannot serve that head dimension on that device: "takes head dimensions up to 128". Empty: it can.
+std::string attention_refusal(AttentionKind kind, const AttentionTarget& target);
 
 /// Tensors are contiguous, on the current device, BF16 (kSimple: or FP32). `lse` is FP32 [H * T] in the backend's own
 /// order: give the same one to backward().
@@ -32,9 +49,6 @@ struct AttentionForwardCuda {
 struct AttentionBackwardCuda {
   at::Tensor qkv, out, dout, lse;
   at::Tensor dqkv;  // [T, 3, H, K], written whole
-  /// With AttentionSizes::dq_apart: [T, H, K], and dqkv[:, 0] is left alone. Saves cuDNN two thirds of the FP32 scratch
-  /// that it clears and reads for dq; worth it when the next operation reads dq anyway (rotary's backward).
-  at::Tensor dq;
   at::Tensor workspace;
   device::StreamHandle stream = nullptr;
 };
@@ -53,7 +67,7 @@ class AttentionBackend {
   virtual void backward(const AttentionBackwardCuda& a) = 0;
 };
 
-/// Throws DeviceError when the backend cannot do these sizes on the current device.
+/// Throws DeviceError when the backend cannot do these sizes on the current device. Takes a tenth of a second (cudnn).
 std::unique_ptr<AttentionBackend> make_attention_backend(AttentionKind kind, const AttentionSizes& sizes);
 
 }  // namespace esm::ops

@@ -57,7 +57,6 @@ class CudnnAttention final : public AttentionBackend {
                     .dout = a.dout.const_data_ptr(),
                     .lse = a.lse.const_data_ptr<float>(),
                     .dqkv = a.dqkv.mutable_data_ptr(),
-                    .dq = a.dq.defined() ? a.dq.mutable_data_ptr() : nullptr,
                     .workspace = workspace(a.workspace)},
                    a.stream);
   }

@@ -73,7 +73,7 @@ class Flash2Attention final : public AttentionBackend {
         a.dout, a.qkv.select(1, 0), a.qkv.select(1, 1), a.qkv.select(1, 2), a.out,
         a.lse.view({sizes_.heads, sizes_.tokens}), cu_seqlens_, cu_seqlens_, sizes_.max_seqlen, sizes_.max_seqlen,
         /*dropout_p=*/0.0, /*is_causal=*/false, rng_state_, unused_);
-    (sizes_.dq_apart ? a.dq : a.dqkv.select(1, 0)).copy_(dq);
+    a.dqkv.select(1, 0).copy_(dq);
     a.dqkv.select(1, 1).copy_(dk);
     a.dqkv.select(1, 2).copy_(dv);
   }

@@ -43,7 +43,6 @@ class SimpleAttention final : public AttentionBackend {
                                              .dout = a.dout.const_data_ptr(),
                                              .lse = a.lse.const_data_ptr<float>(),
                                              .dqkv = a.dqkv.mutable_data_ptr(),
-                                             .dq = a.dq.defined() ? a.dq.mutable_data_ptr() : nullptr,
                                              .delta = static_cast<float*>(a.workspace.mutable_data_ptr()),
                                              .tokens = sizes_.tokens,
                                              .heads = sizes_.heads,

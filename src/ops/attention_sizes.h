@@ -12,7 +12,6 @@ struct AttentionSizes {
   /// No sequence is longer, dummies included: the builder of a pack splits longer dummies.
   int64_t max_seqlen = 0;
   bool deterministic = false;  // bit-equal gradients from run to run
-  bool dq_apart = false;       // see AttentionBackward::dq
 };
 
 }  // namespace esm::ops

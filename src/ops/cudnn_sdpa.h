@@ -45,7 +45,6 @@ class CudnnSdpa {
     const void* dout = nullptr;  // [T, H, K]
     const float* lse = nullptr;
     void* dqkv = nullptr;  // [T, 3, H, K]
-    void* dq = nullptr;    // [T, H, K] with AttentionSizes::dq_apart: dqkv's first part is then left alone
     void* workspace = nullptr;
   };
   void backward(const CudnnSequences& sequences, const Backward& args, device::StreamHandle stream);

@@ -158,7 +158,7 @@ Plan backward_plan(const AttentionSizes& sizes, cudnnHandle_t handle) {
                                                   .set_max_total_seq_len_q(sizes.tokens)
                                                   .set_max_total_seq_len_kv(sizes.tokens)
                                                   .set_deterministic_algorithm(sizes.deterministic));
-  (sizes.dq_apart ? b.out_rows(dq, kDq) : b.qkv_rows(dq, kDq))->set_output(true);
+  b.qkv_rows(dq, kDq)->set_output(true);
   b.qkv_rows(dk, kDk)->set_output(true);
   b.qkv_rows(dv, kDv)->set_output(true);
   Plan plan{.graph = b.take()};
@@ -231,7 +231,7 @@ void CudnnSdpa::backward(const CudnnSequences& sequences, const Backward& args, 
   pointers[kOut] = plain(args.out);
   pointers[kDout] = plain(args.dout);
   pointers[kLse] = plain(args.lse);
-  pointers[kDq] = impl_->sizes.dq_apart ? args.dq : grads[0];
+  pointers[kDq] = grads[0];
   pointers[kDk] = grads[1];
   pointers[kDv] = grads[2];
   impl_->backward.run(impl_->handle.get(), pointers, args.workspace, "attention's backward");

@@ -1,27 +1,12 @@
 // Packs, buffers and tensors for the attention programs.
 #pragma once
-#include <cmath>
 #include <string>
 #include <vector>
 
-#include "base/philox.h"
 #include "ops/attention_cuda.h"
 #include "tests/device/device_array.h"
 
 namespace esm::test {
-
-/// Token counts as in the performance notes: log-normal (mu 5.6, sigma 0.65), clipped to 30..1024, until `tokens` are
-/// full; the last one is cut.
-inline std::vector<int64_t> protein_lengths(int64_t tokens, uint64_t seed) {
-  std::vector<int64_t> lengths;
-  for (int64_t used = 0; used < tokens; used += lengths.back()) {
-    const PhiloxResult r = philox(seed, RandomStream::kSynthetic, lengths.size(), 77);
-    const double drawn = std::exp(5.6 + 0.65 * normal_pair(r.v[0], r.v[1])[0]);
-    const auto length = static_cast<int64_t>(std::lround(std::fmin(std::fmax(drawn, 30.0), 1024.0)));
-    lengths.push_back(std::min(length, tokens - used));
-  }
-  return lengths;
-}
 
 inline std::vector<int32_t> cumulated(const std::vector<int64_t>& lengths) {
   std::vector<int32_t> cu{0};
@@ -41,7 +26,6 @@ struct AttentionBuffers {
         out(dtype, sizes.tokens * sizes.heads * sizes.head_dim),
         dout(dtype, sizes.tokens * sizes.heads * sizes.head_dim),
         dqkv(dtype, 3 * sizes.tokens * sizes.heads * sizes.head_dim),
-        dq(dtype, sizes.dq_apart ? sizes.tokens * sizes.heads * sizes.head_dim : 0),
         lse(DType::kF32, sizes.tokens * sizes.heads),
         cu(DType::kI32, sizes.capacity + 1),
         workspace(DType::kU8, workspace_bytes) {
@@ -57,7 +41,6 @@ struct AttentionBuffers {
                 .dout = tensor_of(dout, narrow, type),
                 .lse = forward.lse,
                 .dqkv = tensor_of(dqkv, wide, type),
-                .dq = sizes.dq_apart ? tensor_of(dq, narrow, type) : at::Tensor(),
                 .workspace = forward.workspace};
     cu_seqlens = tensor_of(cu, {cu.size()}, at::kInt);
   }
@@ -68,7 +51,7 @@ struct AttentionBuffers {
     cu.upload(padded.data(), stream);
   }
 
-  DeviceArray qkv, out, dout, dqkv, dq, lse, cu, workspace;
+  DeviceArray qkv, out, dout, dqkv, lse, cu, workspace;
   ops::AttentionForwardCuda forward;
   ops::AttentionBackwardCuda backward;
   at::Tensor cu_seqlens;

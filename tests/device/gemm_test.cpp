@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/files.h"
+#include "base/half.h"
 #include "device/gemm.h"
 #include "device/gemm_plan_file.h"
 #include "device/properties.h"
@@ -36,9 +37,15 @@ struct Case {
   bool may_lack_kernel = false;  // an epilogue that cuBLASLt need not have
 };
 
+/// An element with what its rounding errors scale with.
+struct Expected {
+  double value = 0;
+  double terms = 0;       // sum of |a b|, |bias|, |c|: of the FP32 additions
+  double before_add = 0;  // |AB| + |bias| + |C|: of a sum that is stored before the last addition; 0: nothing to add
+};
+
 struct Reference {
-  std::vector<double> d, magnitude;  // magnitude: sum of |a b|, |bias|, |c|
-  std::vector<double> bias_gradient, bias_magnitude;
+  std::vector<Expected> d, bias_gradient;
 };
 
 int64_t a_elements(const GemmDesc& g) { return g.lda * (g.transpose_a ? g.m : g.k); }
@@ -100,33 +107,29 @@ Reference reference(const Case& test, const Operands& o, cudaStream_t stream, in
   const std::vector<double> bias = g.epilogue == GemmEpilogue::kBias ? o.bias.values(stream) : std::vector<double>();
   Reference r;
   r.d.resize(static_cast<size_t>(g.m * g.n));
-  r.magnitude.resize(r.d.size());
   for (int64_t j = 0; j < g.n; ++j)
     for (int64_t i = 0; i < g.m; ++i) {
       const double *x = a.data() + i * g.k, *y = b.data() + j * g.k;
-      double sum = 0, magnitude = 0;
+      Expected& e = r.d[static_cast<size_t>(j * g.m + i)];
       for (int64_t l = 0; l < k_used; ++l) {
         const double product = x[l] * y[l];
-        sum += product;
-        magnitude += std::abs(product);
+        e.value += product;
+        e.terms += std::abs(product);
       }
-      const auto at = static_cast<size_t>(j * g.ldd + i);
-      for (const double more : {bias.empty() ? 0.0 : bias[static_cast<size_t>(i)], c.empty() ? 0.0 : c[at]}) {
-        sum += more;
-        magnitude += std::abs(more);
-      }
-      r.d[static_cast<size_t>(j * g.m + i)] = sum;
-      r.magnitude[static_cast<size_t>(j * g.m + i)] = magnitude;
+      const double b_i = bias.empty() ? 0.0 : bias[static_cast<size_t>(i)];
+      const double c_ij = c.empty() ? 0.0 : c[static_cast<size_t>(j * g.ldd + i)];
+      if (!bias.empty() || !c.empty()) e.before_add = std::abs(e.value) + std::abs(b_i) + std::abs(c_ij);
+      e.value += b_i + c_ij;
+      e.terms += std::abs(b_i) + std::abs(c_ij);
     }
   if (g.epilogue == GemmEpilogue::kBiasGradient)
     for (int64_t j = 0; j < g.n; ++j) {
-      double sum = 0, magnitude = 0;
+      Expected e;
       for (int64_t l = 0; l < k_used; ++l) {
-        sum += b[static_cast<size_t>(j * g.k + l)];
-        magnitude += std::abs(b[static_cast<size_t>(j * g.k + l)]);
+        e.value += b[static_cast<size_t>(j * g.k + l)];
+        e.terms += std::abs(b[static_cast<size_t>(j * g.k + l)]);
       }
-      r.bias_gradient.push_back(sum);
-      r.bias_magnitude.push_back(magnitude);
+      r.bias_gradient.push_back(e);
     }
   return r;
 }
@@ -136,31 +139,43 @@ struct Error {
   double relative = 0;  // L2
 };
 
-/// Elementwise: one rounding of the result and a sum of k terms in FP32 in chunks of 16, as tensor cores add.
-Error compare(const std::vector<double>& got, const std::vector<double>& want, const std::vector<double>& magnitude,
-              DType dtype, int64_t k) {
-  const double rounding = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-22;
+/// Elementwise, with u = 2^-8 for BF16: some cuBLASLt kernels store A B, A B + bias or A B + C in D's type before they
+/// add the rest. That one sum is at most |AB| + |bias| + |C| =: M, its rounding u M, and the last one u (|D| + u M),
+/// together
+///   u |D| + u (1 + u) M,
+/// whatever cancels in D. A plain product has no such sum (M = 0) and is rounded once. To that the FP32 sum of k terms
+/// in chunks of 16, as tensor cores add.
+Error compare(const std::vector<double>& got, const std::vector<Expected>& want, DType dtype, int64_t k) {
+  const double u = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-22;
   const double sum_rounding = (16 + static_cast<double>(k) / 16) * 0x1p-23;
   Error error;
   double off = 0, norm = 0;
   for (size_t i = 0; i < want.size(); ++i) {
-    const double difference = std::abs(got[i] - want[i]);
-    const double ratio = difference / (rounding * std::abs(want[i]) + sum_rounding * magnitude[i] + 1e-30);
-    error.worst = std::isnan(ratio) ? INFINITY : std::max(error.worst, ratio);
-    if (std::isnan(ratio)) return {INFINITY, INFINITY};
+    const Expected& e = want[i];
+    const double difference = std::abs(got[i] - e.value);
+    const double bound = u * (std::abs(e.value) + (1 + u) * e.before_add) + sum_rounding * e.terms + 1e-30;
+    if (std::isnan(difference)) return {INFINITY, INFINITY};
+    error.worst = std::max(error.worst, difference / bound);
     off += difference * difference;
-    norm += want[i] * want[i];
+    norm += e.value * e.value;
   }
   error.relative = std::sqrt(off / std::max(norm, 1e-300));
   return error;
 }
 
-double relative_bound(DType dtype, int64_t k) {
-  return dtype == DType::kBF16 ? 2.5e-3 : 2e-6 * std::max(1.0, std::sqrt(static_cast<double>(k) / 256));
+/// Of the L2 error. BF16: rounding x = m 2^e, 1 <= m < 2, is off by 2^(e-8)/sqrt(3), and for normal values the mean of
+/// m^-2 under the weight x^2 is 0.541: r = 2^-8 sqrt(0.541/3) = 1.66e-3. A stored sum before an addition doubles the
+/// variance at most (its own is no larger than the result's: the terms are independent). A tenth more for errors that
+/// are not quite uniform, and four standard deviations of a mean over n elements. Two stored sums (sqrt(3) r) and
+/// partial sums in BF16 are above it, except for the smallest n.
+double relative_bound(const GemmDesc& desc) {
+  if (desc.d == DType::kF32) return 2e-6 * std::max(1.0, std::sqrt(static_cast<double>(desc.k) / 256));
+  const bool adds = desc.accumulate || desc.epilogue == GemmEpilogue::kBias;
+  return 1.66e-3 * (adds ? std::sqrt(2.0) : 1.0) * (1.1 + 3.5 / std::sqrt(static_cast<double>(desc.m * desc.n)));
 }
 
-bool within(const Error& error, DType dtype, int64_t k) {
-  return error.worst <= 1 && error.relative <= relative_bound(dtype, k);
+bool within(const Error& error, const GemmDesc& desc) {
+  return error.worst <= 1 && error.relative <= relative_bound(desc);
 }
 
 std::vector<Case> make_cases() {
@@ -226,12 +241,12 @@ void check_case(GemmContext& gemm, const Case& test, uint64_t seed, Report& repo
   const std::vector<double> got = o.d.values(stream);
   const std::vector<std::byte> bits = o.d.download(stream);
   const Reference want = reference(test, o, stream, test.desc.k);
-  Error error = compare(got, want.d, want.magnitude, test.desc.d, test.desc.k);
-  bool ok = within(error, test.desc.d, test.desc.k) && o.d.guard_intact(stream);
+  Error error = compare(got, want.d, test.desc.d, test.desc.k);
+  bool ok = within(error, test.desc) && o.d.guard_intact(stream);
   std::string detail = fmt::format("worst/bound {:.3f}, rel L2 {:.2e} (<= {:.1e})", error.worst, error.relative,
-                                   relative_bound(test.desc.d, test.desc.k));
+                                   relative_bound(test.desc));
   if (test.desc.epilogue == GemmEpilogue::kBiasGradient) {
-    error = compare(o.bias.values(stream), want.bias_gradient, want.bias_magnitude, test.desc.d, test.desc.k);
+    error = compare(o.bias.values(stream), want.bias_gradient, test.desc.d, test.desc.k);
     ok = ok && error.worst <= 1 && o.bias.guard_intact(stream);
     detail += fmt::format("; dbias worst/bound {:.3f}", error.worst);
   }
@@ -243,16 +258,66 @@ void check_case(GemmContext& gemm, const Case& test, uint64_t seed, Report& repo
   report.add(test.name, ok, detail);
 }
 
-/// The bounds must notice one missing product.
-void check_planted_error(GemmContext& gemm, DType in, uint64_t seed, Report& report, cudaStream_t stream) {
-  const Case test{"planted",
-                  device::LinearForwardGemm{.tokens = 64, .out = 64, .in = 320, .operands = in, .y = in}.desc()};
+/// The bounds must notice one missing product, also where they allow for a stored sum.
+void check_planted_error(GemmContext& gemm, DType in, CMode c, uint64_t seed, Report& report, cudaStream_t stream) {
+  const bool adds = c != CMode::kNone;
+  const device::LinearForwardGemm forward{
+      .tokens = 64, .out = 64, .in = 320, .operands = in, .y = in, .bias = adds, .residual = adds};
+  const Case test{"planted", forward.desc(), c};
   const Operands o = make_operands(test, seed, stream);
   run(gemm, test, o, stream);
   const Reference wrong = reference(test, o, stream, test.desc.k - 1);
-  const Error error = compare(o.d.values(stream), wrong.d, wrong.magnitude, test.desc.d, test.desc.k);
-  report.add(fmt::format("planted error in {} is found", dtype_name(in)), !within(error, test.desc.d, test.desc.k),
-             fmt::format("worst/bound {:.1f}, rel L2 {:.1e}", error.worst, error.relative));
+  const Error error = compare(o.d.values(stream), wrong.d, test.desc.d, test.desc.k);
+  report.add(fmt::format("planted error in {}{} is found", dtype_name(in), adds ? " bias +C" : ""),
+             !within(error, test.desc), fmt::format("worst/bound {:.1f}, rel L2 {:.1e}", error.worst, error.relative));
+}
+
+double bf16(double x) { return float_from_bf16(bf16_from_float(static_cast<float>(x))); }
+
+/// The BF16 bounds themselves, on results rounded on the host as kernels might.
+void check_bounds(uint64_t seed, Report& report, cudaStream_t stream) {
+  device::LinearForwardGemm forward{.tokens = 128, .out = 480, .in = 320};
+  const Case plain{"", forward.desc()};
+  forward.bias = forward.residual = true;
+  const Case full{"", forward.desc(), CMode::kSeparate};
+  const GemmDesc& g = full.desc;
+  const Operands o = make_operands(full, seed, stream);
+  const std::vector<Expected> want = reference(full, o, stream, g.k).d;
+  constexpr int kParts = 8;
+  std::vector<std::vector<Expected>> partial;  // AB summed over 1/8, 2/8, ... of k
+  for (int i = 1; i <= kParts; ++i) partial.push_back(reference(plain, o, stream, g.k * i / kParts).d);
+  const std::vector<double> bias = o.bias.values(stream), c = o.c.values(stream);
+  struct Rounding {
+    const char* name;
+    bool allowed;
+    double (*result)(double ab, double bias, double c);
+  };
+  const auto verdict = [&](const char* name, bool allowed, const std::vector<double>& got) {
+    const Error error = compare(got, want, g.d, g.k);
+    report.add(
+        fmt::format("bounds {} {}", allowed ? "allow" : "refuse", name), within(error, g) == allowed,
+        fmt::format("worst/bound {:.3f}, rel L2 {:.2e} (<= {:.1e})", error.worst, error.relative, relative_bound(g)));
+  };
+  std::vector<double> got(want.size());
+  for (const Rounding& r :
+       {Rounding{"one rounding", true, [](double ab, double b, double x) { return ab + b + x; }},
+        {"AB stored", true, [](double ab, double b, double x) { return bf16(ab) + b + x; }},
+        {"AB + bias stored", true, [](double ab, double b, double x) { return bf16(ab + b) + x; }},
+        {"AB + C stored", true, [](double ab, double b, double x) { return bf16(ab + x) + b; }},
+        {"AB and AB + bias stored", false, [](double ab, double b, double x) { return bf16(bf16(ab) + b) + x; }}}) {
+    for (size_t i = 0; i < got.size(); ++i)
+      got[i] = bf16(r.result(partial.back()[i].value, bias[i % static_cast<size_t>(g.m)], c[i]));
+    verdict(r.name, r.allowed, got);
+  }
+  for (size_t i = 0; i < got.size(); ++i) {
+    double sum = 0, before = 0;
+    for (const std::vector<Expected>& part : partial) {
+      sum = bf16(sum + part[i].value - before);
+      before = part[i].value;
+    }
+    got[i] = bf16(sum + bias[i % static_cast<size_t>(g.m)] + c[i]);
+  }
+  verdict("partial sums in BF16", false, got);
 }
 
 void check_plans(uint64_t seed, Report& report, cudaStream_t stream) {
@@ -409,8 +474,10 @@ int main() {
     const std::vector<Case> cases = make_cases();
     for (size_t i = 0; i < cases.size(); ++i)
       check_case(gemm, cases[i], seed + 100 * static_cast<uint64_t>(i), report, stream.get());
-    check_planted_error(gemm, DType::kBF16, seed, report, stream.get());
-    check_planted_error(gemm, DType::kF32, seed, report, stream.get());
+    check_planted_error(gemm, DType::kBF16, CMode::kNone, seed, report, stream.get());
+    check_planted_error(gemm, DType::kBF16, CMode::kSeparate, seed, report, stream.get());
+    check_planted_error(gemm, DType::kF32, CMode::kSeparate, seed, report, stream.get());
+    check_bounds(seed, report, stream.get());
     check_graph(seed, report, stream.get());
     check_plans(seed, report, stream.get());
     check_errors(report, stream.get());

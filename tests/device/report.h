@@ -3,6 +3,7 @@
 #pragma once
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@ namespace esm::test {
 
 class Report {
  public:
+  /// kRelayed: lines of fields apart by tabs, for the parent of isolated.h.
+  enum class Output { kPrinted, kRelayed };
+  explicit Report(Output output = Output::kPrinted) : output_(output) {}
+
   void add(const std::string& name, bool ok, const std::string& detail) {
     line(name, ok ? "ok" : "FAIL", detail);
     if (!ok) failures_.push_back({name, detail});
@@ -18,6 +23,8 @@ class Report {
   }
   /// A fact worth reading that decides nothing.
   void note(const std::string& name, const std::string& detail) { line(name, "note", detail); }
+
+  bool failed() const { return !failures_.empty(); }
 
   /// Prints the failures and the sum; returns the exit code.
   int finish(const char* program) const {
@@ -30,11 +37,17 @@ class Report {
   struct Failure {
     std::string name, detail;
   };
-  static void line(const std::string& name, const char* verdict, const std::string& detail) {
-    fmt::print("{:<58} {:<4} {}\n", name, verdict, detail);
+  void line(const std::string& name, const char* verdict, std::string detail) const {
+    if (output_ == Output::kRelayed) {
+      std::replace(detail.begin(), detail.end(), '\n', ' ');
+      fmt::print("@{}\t{}\t{}\n", verdict, name, detail);
+    } else {
+      fmt::print("{:<58} {:<4} {}\n", name, verdict, detail);
+    }
     std::fflush(stdout);
   }
 
+  Output output_;
   std::vector<Failure> failures_;
   int cases_ = 0;
 };

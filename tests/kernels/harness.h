@@ -55,7 +55,7 @@ class DeviceBuffer {
         std::exit(2);
       }
     std::vector<T> host(n_);
-    std::memcpy(host.data(), bytes.data(), n_ * sizeof(T));
+    if (n_ > 0) std::memcpy(host.data(), bytes.data(), n_ * sizeof(T));
     return host;
   }
 
