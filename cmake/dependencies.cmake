@@ -104,6 +104,14 @@ if(ESM_CUDA)
   add_library(esm_nccl INTERFACE)
   target_include_directories(esm_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
   target_link_libraries(esm_nccl INTERFACE ${NCCL_LIBRARY})
+  # cuDNN's C++ frontend is headers only; the set-up script unpacks its wheel beside LibTorch.
+  find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS "${torch_root}/../cudnn-frontend/include" REQUIRED)
+  find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} "${torch_root}/../nvidia/cudnn/include" REQUIRED)
+  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9
+               HINTS ${CUDAToolkit_LIBRARY_DIR} "${torch_root}/../nvidia/cudnn/lib" REQUIRED)
+  add_library(esm_cudnn INTERFACE)
+  target_include_directories(esm_cudnn SYSTEM INTERFACE ${CUDNN_FRONTEND_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR})
+  target_link_libraries(esm_cudnn INTERFACE ${CUDNN_LIBRARY} ${CUDA_nvrtc_LIBRARY})  # not CUDA::nvrtc, which drags libcuda in
   # Operators register in static constructors: nothing refers to these libraries by symbol.
   target_link_libraries(esm_torch INTERFACE
     "-Wl,--no-as-needed,${torch_root}/lib/libtorch_cuda.so,${torch_root}/lib/libc10_cuda.so,--as-needed")

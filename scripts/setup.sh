@@ -23,8 +23,9 @@ downloader_packages=(python3-pip unzip)
 
 libraries=${ESMTRAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/esmtrain}/libtorch-2.11.0-cu130
 
-# A library, the wheel that brings it, and that wheel's SHA-256. The folders are those of the wheels: LibTorch's own
-# RPATH looks into ../../nvidia/*/lib. The CUDA toolkit has the first two; the rest are not in it as NVIDIA ships it.
+# A library (or header), the wheel that brings it, and that wheel's SHA-256. The folders are those of the wheels:
+# LibTorch's own RPATH looks into ../../nvidia/*/lib. The CUDA toolkit has the first two; the rest are not in it as
+# NVIDIA ships it.
 cpu_wheels=(
   "torch/lib/libtorch_cpu.so torch==2.11.0 manylinux_2_28_x86_64 7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a"
   "nvidia/cu13/lib/libcudart.so.13 nvidia-cuda-runtime==13.0.96 manylinux2014_x86_64 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
@@ -36,6 +37,7 @@ cuda_wheels=(
   "nvidia/nvshmem/lib/libnvshmem_host.so.3 nvidia-nvshmem-cu13==3.4.5 manylinux2014_x86_64 290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80"
   "nvidia/nccl/lib/libnccl.so.2 nvidia-nccl-cu13==2.28.9 manylinux_2_18_x86_64 e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42"
   "nvidia/cudnn/lib/libcudnn.so.9 nvidia-cudnn-cu13==9.19.0.56 manylinux_2_27_x86_64 d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf"
+  "cudnn-frontend/include/cudnn_frontend.h nvidia-cudnn-frontend==1.32.0 manylinux_2_28_x86_64 c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0"
 )
 if [[ $preset == cuda ]]; then wheels=("${cpu_wheels[@]}" "${cuda_wheels[@]}"); else wheels=("${cpu_wheels[@]}"); fi
 
@@ -171,6 +173,10 @@ install_wheel() {
       -d "$work/unpacked"
     rm -rf "$libraries/torch"
     mv "$work/unpacked/torch" "$libraries/torch"
+  elif [[ $library == cudnn-frontend/* ]]; then # headers only; the rest of that wheel is Python
+    unzip -q "$work"/wheel/*.whl 'include/*' '*.dist-info/licenses/*' -d "$work/unpacked"
+    rm -rf "$libraries/cudnn-frontend"
+    mv "$work/unpacked" "$libraries/cudnn-frontend"
   else
     unzip -q "$work"/wheel/*.whl -d "$work/unpacked"
     # The library that missing_wheels looks for comes last.

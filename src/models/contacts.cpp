@@ -10,14 +10,14 @@ namespace {
 constexpr uint8_t kEosToken = 2;
 }
 
-ContactMaps::ContactMaps(const ops::Pack& pack, std::span<const uint8_t> tokens, const ContactHead& head, int64_t heads)
-    : tokens_(tokens), bias_(static_cast<double>(head.bias.const_data_ptr<float>()[0])), heads_(heads) {
+ContactMaps::ContactMaps(const data::Batch& batch, const ContactHead& head, int64_t heads)
+    : tokens_(batch.tokens), bias_(static_cast<double>(head.bias.const_data_ptr<float>()[0])), heads_(heads) {
   const float* weight = head.weight.const_data_ptr<float>();
   weight_.assign(weight, weight + head.weight.numel());
-  for (int64_t s = 0; s < pack.segments(); ++s) {
+  for (size_t s = 0; s < batch.is_dummy.size(); ++s) {
     Segment segment;
-    segment.first = pack.cu_seqlens[s];
-    if (pack.is_dummy[s] == 0) segment.length = pack.cu_seqlens[s + 1] - segment.first;
+    segment.first = batch.cu_seqlens[s];
+    if (batch.is_dummy[s] == 0) segment.length = batch.cu_seqlens[s + 1] - segment.first;
     if (segment.length > 2) segment.sum.assign((segment.length - 2) * (segment.length - 2), 0.0);
     segments_.push_back(std::move(segment));
   }
@@ -28,7 +28,7 @@ void ContactMaps::add_layer(int64_t layer, const at::Tensor& qkv) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   for (Segment& segment : segments_) {
     if (segment.length <= 2) continue;
-    const at::Tensor rows = qkv.narrow(0, segment.first, segment.length).to(at::kDouble);
+    const at::Tensor rows = qkv.narrow(0, segment.first, segment.length).to(at::kCPU, at::kDouble);
     for (int64_t h = 0; h < heads_; ++h) {
       const at::Tensor q = rows.narrow(1, h * head_dim, head_dim).mul(scale);
       const at::Tensor k = rows.narrow(1, hidden + h * head_dim, head_dim);

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "data/batch.h"
 #include "nn/storage.h"
-#include "ops/pack.h"
 
 namespace esm::models {
 
@@ -20,11 +20,11 @@ struct ContactHead {
 /// Collects one layer after the other.
 class ContactMaps {
  public:
-  /// `tokens` [T] of the pack. Rows and columns of <eos> are zeroed, then the first and last token of a segment cut
-  /// off.
-  ContactMaps(const ops::Pack& pack, std::span<const uint8_t> tokens, const ContactHead& head, int64_t heads);
+  /// Of the segments of `batch`, which must outlive this. Rows and columns of <eos> are zeroed, then the first and last
+  /// token of a segment cut off.
+  ContactMaps(const data::Batch& batch, const ContactHead& head, int64_t heads);
 
-  /// qkv [T, 3 H K] of layer `layer` after rotary.
+  /// qkv [T, 3 H K] of layer `layer` after rotary, on any device.
   void add_layer(int64_t layer, const at::Tensor& qkv);
 
   /// Per segment [n - 2, n - 2] FP32 probabilities; undefined for dummies and segments of fewer than three tokens.

@@ -4,10 +4,13 @@
 
 #include "base/check.h"
 #include "base/narrow.h"
+#include "models/batch_stage.h"
 #include "nn/encoder_layer.h"
 #include "nn/lm_head.h"
 #include "nn/token_embedding.h"
 #include "ops/cast.h"
+#include "ops/linear.h"
+#include "ops/place.h"
 
 // T packed tokens, D hidden, F ffn, H heads, V vocabulary; x_[l] is the input of layer l.
 
@@ -59,58 +62,49 @@ nn::EncoderLayerShape layer_shape(const Esm2Config& config) {
           .init_std = config.init_std};
 }
 
-nn::TokenEmbedding::Shape embedding_shape(const Esm2Config& config) {
+/// Rows of the decoder in GEMMs: on a CUDA device 33 rows would find slow kernels only.
+int64_t padded_vocabulary(const Context& context) { return context.on_cuda() ? 64 : kVocabSize; }
+
+nn::TokenEmbedding::Shape embedding_shape(const Context& context, const Esm2Config& config) {
   return {.vocabulary = kVocabSize,
           .hidden = config.hidden,
+          .padded_vocabulary = padded_vocabulary(context),
           .token_dropout = config.token_dropout,
           .init_std = config.init_std};
 }
 
-nn::LmHead::Shape head_shape(const Esm2Config& config) {
+nn::LmHead::Shape head_shape(const Context& context, const Esm2Config& config) {
   return {.vocabulary = kVocabSize,
           .hidden = config.hidden,
+          .padded_vocabulary = padded_vocabulary(context),
           .layer_norm_eps = config.layer_norm_eps,
           .init_std = config.init_std};
 }
 
 /// 15 % of the tokens are scored as a rule; more go through the head in several chunks.
-int64_t head_chunk(int64_t tokens) { return std::min(tokens, round_up<int64_t>(tokens / 4, 128)); }
+int64_t head_chunk(int64_t tokens) { return std::min(tokens, round_up<int64_t>(tokens / 5, 128)); }
 
-void check_config(const Esm2Config& config, const ModelOptions& options) {
+void check_config(const Context& context, const Esm2Config& config, const ModelOptions& options) {
   config::Problems problems;
   config.cross_check(problems);
   for (const auto& [key, problem] : problems.items) fail<ConfigError>("model.{}: {}", key, problem);
-  ESM_CHECK(options.tokens_per_batch > 0, "tokens_per_batch {}", options.tokens_per_batch);
+  ESM_CHECK(options.tokens_per_batch > 0 && options.max_tokens >= 0 && options.max_tokens <= options.tokens_per_batch,
+            "{} tokens a batch, {} a sequence", options.tokens_per_batch, options.max_tokens);
+  constexpr int64_t kVector = 8;  // elements that a kernel moves at once
+  if (context.on_cuda() &&
+      (config.head_dim() % kVector != 0 || config.ffn_size() % kVector != 0 || options.tokens_per_batch % kVector != 0))
+    fail<ConfigError>(
+        "on a CUDA device model.hidden / model.heads ({}), the feed-forward size ({}) and data.tokens_per_batch ({}) "
+        "must be multiples of {}; other sizes run with device: cpu",
+        config.head_dim(), config.ffn_size(), options.tokens_per_batch, kVector);
 }
 
-ops::Pack make_pack(const data::Batch& batch) {
-  ops::Pack pack;
-  pack.tokens = batch.budget();
-  pack.cu_seqlens = batch.cu_seqlens;
-  pack.is_dummy = batch.is_dummy;
-  ESM_CHECK(pack.cu_seqlens.size() == pack.is_dummy.size() + 1 && pack.cu_seqlens.front() == 0 &&
-                pack.cu_seqlens.back() == pack.tokens,
-            "cu_seqlens must run from 0 to {}", pack.tokens);
-  pack.positions.resize(pack.tokens);
-  for (int64_t s = 0; s < pack.segments(); ++s) {
-    const int32_t begin = pack.cu_seqlens[s], end = pack.cu_seqlens[s + 1];
-    ESM_CHECK(begin < end, "segment {} is empty", s);
-    if (pack.is_dummy[s] == 0) pack.max_seqlen = std::max<int64_t>(pack.max_seqlen, end - begin);
-    for (int32_t t = begin; t < end; ++t) pack.positions[t] = t - begin;
-  }
-  for (const uint8_t token : batch.tokens) ESM_CHECK(token < kVocabSize, "token id {}", token);
-  for (const int32_t row : batch.scored_rows) ESM_CHECK(row >= 0 && row < pack.tokens, "scored row {}", row);
-  for (const uint8_t target : batch.targets) ESM_CHECK(target < kVocabSize, "target {}", target);
-  ESM_CHECK(batch.targets.size() == batch.scored_rows.size(), "one target a scored row");
-  return pack;
-}
-
-at::Tensor to_float(const at::Tensor& x) {
-  at::Tensor result = at::empty(x.sizes(), at::kFloat);
+at::Tensor to_float(const Context& context, const at::Tensor& x) {
+  at::Tensor result = at::empty(x.sizes(), ops::options(context, at::kFloat));
   if (x.scalar_type() == at::kFloat)
     result.copy_(x);
   else
-    ops::cast(x, result);
+    ops::cast(context, x, result);
   return result;
 }
 
@@ -136,19 +130,24 @@ struct Esm2::Impl {
     return result;
   }
 
-  /// Embedding and all layers; returns the embedding's row factors. After layer l `seen(l, saved)` is called.
+  /// Embedding and all layers; fills `factors`. After layer l `seen(l, saved)` is called.
   template <class Seen>
-  std::vector<float> encode(const data::Batch& batch, const ops::Pack& pack, const Seen& seen) {
-    ESM_CHECK(pack.tokens <= options.tokens_per_batch, "a batch of {} tokens for a model of {}", pack.tokens,
-              options.tokens_per_batch);
-    std::vector<float> factors = embedding->forward(pack, batch.tokens, x(0, pack.tokens));
+  void encode(const ops::Pack& pack, const Seen& seen) {
+    ops::begin_attention(ws, pack,
+                         {.heads = config.heads,
+                          .head_dim = config.head_dim(),
+                          .dtype = activation_type(options.precision),
+                          .kind = options.attention});
+    embedding->forward(ws.context(), pack, factors.narrow(0, 0, pack.tokens), x(0, pack.tokens));
     const nn::EncoderScratch some = scratch.narrow(pack.tokens);
     for (int64_t l = 0; l < config.layers; ++l) {
       const nn::EncoderLayerSaved kept = saved(l, pack.tokens);
       layers[l].forward(ws, pack, rotary, some, kept, x(l + 1, pack.tokens));
       seen(l, kept);
     }
-    return factors;
+  }
+  void encode(const ops::Pack& pack) {
+    encode(pack, [](int64_t, const nn::EncoderLayerSaved&) {});
   }
 
   Esm2Config config;
@@ -162,11 +161,14 @@ struct Esm2::Impl {
   std::vector<nn::EncoderLayer> layers;
   std::optional<nn::LmHead> head;
   std::optional<ContactHead> contact_head;
+  std::optional<BatchStage> stage;
 
   std::vector<at::Tensor> x_buffers;                 // training: layers + 1, else 2 in turn
   std::vector<nn::EncoderLayerSaved> saved_buffers;  // one a layer, or one for all
   nn::EncoderScratch scratch;
   at::Tensor dx_buffer;
+  at::Tensor factors;  // of the embedding's rows
+  at::Tensor sums;     // ops::make_loss_sums(), since the last take_sums()
 };
 
 Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelOptions& options_)
@@ -174,29 +176,36 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
       options(options_),
       ws(context),
       inv_freq(choose_inv_freq(config_, options_)),
-      rotary(ops::rotary_table(options_.tokens_per_batch, inv_freq)) {
+      rotary(ops::rotary_table(context, options_.tokens_per_batch, inv_freq)) {
   const nn::EncoderLayerShape shape = layer_shape(config);
-  add_unit(context, "embedding", nn::TokenEmbedding::declare(embedding_shape(config)));
+  add_unit(context, "embedding", nn::TokenEmbedding::declare(embedding_shape(context, config)));
   for (int64_t l = 0; l < config.layers; ++l)
     add_unit(context, fmt::format("layers.{}", l), nn::EncoderLayer::declare(shape, l));
-  add_unit(context, "head", nn::LmHead::declare(head_shape(config)));
+  add_unit(context, "head", nn::LmHead::declare(head_shape(context, config)));
 
   const int64_t tokens = options.tokens_per_batch;
   const at::ScalarType dtype = activation_type(options.precision);
-  embedding.emplace(*storages.front(), embedding_shape(config));
+  const at::TensorOptions own = ops::options(context, dtype);
+  embedding.emplace(*storages.front(), embedding_shape(context, config));
   for (int64_t l = 0; l < config.layers; ++l) layers.emplace_back(layer_storage(l), shape, l);
-  head.emplace(*storages.back(), *storages.front(), head_shape(config), head_chunk(tokens), dtype);
+  head.emplace(context, *storages.back(), *storages.front(), head_shape(context, config), head_chunk(tokens), dtype);
 
   const int64_t inputs = options.training ? config.layers + 1 : 2;
-  for (int64_t i = 0; i < inputs; ++i) x_buffers.push_back(at::empty({tokens, config.hidden}, dtype));
+  for (int64_t i = 0; i < inputs; ++i) x_buffers.push_back(at::empty({tokens, config.hidden}, own));
   for (int64_t i = 0; i < (keeps_all() ? config.layers : 1); ++i)
-    saved_buffers.push_back(nn::EncoderLayerSaved::allocate(shape, tokens, dtype));
-  scratch = nn::EncoderScratch::allocate(shape, tokens, dtype);
-  if (options.training) dx_buffer = at::empty({tokens, config.hidden}, dtype);
+    saved_buffers.push_back(nn::EncoderLayerSaved::allocate(context, shape, tokens, dtype));
+  scratch = nn::EncoderScratch::allocate(context, shape, tokens, dtype);
+  if (options.training) dx_buffer = at::empty({tokens, config.hidden}, own);
+  factors = at::empty({tokens}, ops::options(context, at::kFloat));
+  sums = ops::make_loss_sums(context);
+  stage.emplace(context, BatchStage::Limits{.tokens = tokens,
+                                            .max_seqlen = options.max_tokens > 0 ? options.max_tokens : tokens,
+                                            .vocabulary = kVocabSize,
+                                            .chunk_rows = head->chunk_rows()});
 }
 
 Esm2::Esm2(const Context& context, const Esm2Config& config, const ModelOptions& options) {
-  check_config(config, options);
+  check_config(context, config, options);
   impl_ = std::make_unique<Impl>(context, config, options);
 }
 
@@ -216,57 +225,64 @@ void Esm2::set_contact_head(ContactHead head) {
   impl_->contact_head = std::move(head);
 }
 
-LossSums Esm2::forward_backward(const data::Batch& batch) {
+void Esm2::accumulate(const data::Batch& batch) {
   ESM_CHECK(impl_->options.training, "this model was made without gradients");
-  if (batch.n_scored() == 0) return {};
+  if (batch.n_scored() == 0) return;
   Impl& m = *impl_;
-  const ops::Pack pack = make_pack(batch);
-  const std::vector<float> factors = m.encode(batch, pack, [](int64_t, const nn::EncoderLayerSaved&) {});
+  const auto [pack, scored] = m.stage->stage(batch);
+  m.encode(pack);
 
   const at::Tensor dx = m.dx_buffer.narrow(0, 0, pack.tokens);
   dx.zero_();
-  const ops::CrossEntropyResult loss = m.head->loss_and_gradient(
-      m.ws, m.x(m.config.layers, pack.tokens), {batch.scored_rows, batch.targets}, m.options.label_smoothing, dx);
+  m.head->loss_and_gradient(m.ws, m.x(m.config.layers, pack.tokens), scored, m.options.label_smoothing, m.sums, dx);
+  ops::add_column_sums(m.ws, dx, m.layers.back().output_bias_gradient());
   const nn::EncoderScratch scratch = m.scratch.narrow(pack.tokens);
   for (int64_t l = m.config.layers - 1; l >= 0; --l) {
     const nn::EncoderLayerSaved saved = m.saved(l, pack.tokens);
     if (m.options.recompute) m.layers[l].forward(m.ws, pack, m.rotary, scratch, saved, {});
-    m.layers[l].backward(m.ws, pack, m.rotary, scratch, saved, dx);
+    m.layers[l].backward(m.ws, pack, m.rotary, scratch, saved, dx,
+                         l > 0 ? m.layers[l - 1].output_bias_gradient() : at::Tensor());
   }
-  m.embedding->backward(batch.tokens, factors, dx);
-  return {.loss_sum = loss.loss_sum, .n_scored = batch.n_scored(), .n_correct = loss.n_correct};
+  m.embedding->backward(m.ws, pack, m.factors.narrow(0, 0, pack.tokens), dx);
+}
+
+LossSums Esm2::take_sums() {
+  const ops::LossSums sums = ops::read_loss_sums(impl_->sums);
+  impl_->sums.zero_();
+  return {.loss_sum = sums.loss, .n_scored = sums.scored, .n_correct = sums.correct};
 }
 
 LossSums Esm2::evaluate(const data::Batch& batch) {
   if (batch.n_scored() == 0) return {};
   Impl& m = *impl_;
-  const ops::Pack pack = make_pack(batch);
-  m.encode(batch, pack, [](int64_t, const nn::EncoderLayerSaved&) {});
-  const ops::CrossEntropyResult loss =
-      m.head->loss(m.ws, m.x(m.config.layers, pack.tokens), {batch.scored_rows, batch.targets});
-  return {.loss_sum = loss.loss_sum, .n_scored = batch.n_scored(), .n_correct = loss.n_correct};
+  const auto [pack, scored] = m.stage->stage(batch);
+  m.encode(pack);
+  const at::Tensor own = ops::make_loss_sums(m.ws.context());
+  m.head->loss(m.ws, m.x(m.config.layers, pack.tokens), scored, own);
+  const ops::LossSums sums = ops::read_loss_sums(own);
+  return {.loss_sum = sums.loss, .n_scored = sums.scored, .n_correct = sums.correct};
 }
 
 Outputs Esm2::forward(const data::Batch& batch, Want want) {
   Impl& m = *impl_;
   if (want.contacts && !m.contact_head)
     fail<ConfigError>("contacts need a contact head, which comes with an imported checkpoint; this model has none");
-  const ops::Pack pack = make_pack(batch);
+  const ops::Pack pack = m.stage->stage(batch).pack;
   Outputs out;
   std::optional<ContactMaps> contacts;
-  if (want.contacts) contacts.emplace(pack, batch.tokens, *m.contact_head, m.config.heads);
-  m.encode(batch, pack, [&](int64_t layer, const nn::EncoderLayerSaved& saved) {
-    if (want.hidden_states) out.hidden_TD.push_back(to_float(saved.x_TD));
+  if (want.contacts) contacts.emplace(batch, *m.contact_head, m.config.heads);
+  m.encode(pack, [&](int64_t layer, const nn::EncoderLayerSaved& saved) {
+    if (want.hidden_states) out.hidden_TD.push_back(to_float(m.ws.context(), saved.x_TD));
     if (contacts) contacts->add_layer(layer, saved.qkv_T3D);
   });
   const at::Tensor last = m.x(m.config.layers, pack.tokens);
   if (want.hidden_states) {
     const at::Tensor y = at::empty(last.sizes(), last.options());
-    m.head->final_norm(last, y);
-    out.hidden_TD.push_back(to_float(y));
+    m.head->final_norm(m.ws.context(), last, y);
+    out.hidden_TD.push_back(to_float(m.ws.context(), y));
   }
   if (want.logits) {
-    out.logits_TV = at::empty({pack.tokens, kVocabSize}, at::kFloat);
+    out.logits_TV = at::empty({pack.tokens, kVocabSize}, ops::options(m.ws.context(), at::kFloat));
     m.head->logits(m.ws, last, out.logits_TV);
   }
   if (contacts) out.contacts = contacts->probabilities();
@@ -286,6 +302,7 @@ std::vector<MemoryPart> Esm2::activation_memory() const {
           {"shared by layers", m.scratch.bytes() + bytes(m.dx_buffer)},
           {"head", m.head->bytes()},
           {"rotary table", bytes(m.rotary.cos) + bytes(m.rotary.sin)},
+          {"batches", m.stage->bytes() + bytes(m.factors)},
           {"scratch of operations", m.ws.bytes()}};
 }
 

@@ -38,7 +38,8 @@ class Esm2 final : public Model {
   const ModelOptions& options() const;
 
   std::span<nn::UnitStorage* const> units() override;
-  LossSums forward_backward(const data::Batch& batch) override;
+  void accumulate(const data::Batch& batch) override;
+  LossSums take_sums() override;
   LossSums evaluate(const data::Batch& batch) override;
   std::vector<MemoryPart> activation_memory() const override;
 

@@ -2,12 +2,14 @@
 // optimizer's.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/batch.h"
 #include "nn/storage.h"
+#include "ops/attention_cuda.h"
 
 namespace esm::models {
 
@@ -35,6 +37,8 @@ struct ModelOptions {
   precision::Precision precision = precision::Precision::kFp32;
   /// T, the largest batch.budget(); a multiple of 128. Activation buffers are allocated once for it.
   int64_t tokens_per_batch = 8192;
+  /// Longest real segment of a batch; 0: tokens_per_batch.
+  int64_t max_tokens = 0;
   /// Gradients and saved activations exist only with this.
   bool training = true;
   /// Keep only the input of each layer and compute the rest again in backward; changes no bit of the result.
@@ -42,6 +46,8 @@ struct ModelOptions {
   double label_smoothing = 0;
   /// Rotary inverse frequencies [head_dim / 2] of the imported file; empty: computed as the config says.
   std::vector<float> inv_freq;
+  /// Attention on a CUDA device; none: the fastest one that can do it.
+  std::optional<ops::AttentionKind> attention;
 };
 
 class Model {
@@ -51,10 +57,17 @@ class Model {
   /// In forward order: embedding, layers, head. Same objects for the model's lifetime.
   virtual std::span<nn::UnitStorage* const> units() = 0;
 
-  /// Adds the gradient of the sum of token losses to kGrad of every unit. batch.budget() may be anything up to T that
-  /// is a multiple of 128. With label smoothing the loss is the smoothed one. A batch without scored rows adds nothing.
-  /// Bit-equal from run to run for one number of threads.
-  virtual LossSums forward_backward(const data::Batch& batch) = 0;
+  /// Adds the gradient of the sum of token losses to kGrad of every unit, and the sums to what take_sums() will return.
+  /// batch.budget() may be anything up to T that is a multiple of 128. With label smoothing the loss is the smoothed
+  /// one. A batch without scored rows adds nothing. Bit-equal from run to run for one number of threads. On a CUDA
+  /// device the work is queued, not awaited.
+  virtual void accumulate(const data::Batch& batch) = 0;
+  /// Sums over all batches since the last call. Waits for the device.
+  virtual LossSums take_sums() = 0;
+  LossSums forward_backward(const data::Batch& batch) {
+    accumulate(batch);
+    return take_sums();
+  }
 
   /// The plain (unsmoothed) loss; touches no gradient.
   virtual LossSums evaluate(const data::Batch& batch) = 0;

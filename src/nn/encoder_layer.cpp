@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ops/place.h"
+
 namespace esm::nn {
 namespace {
 
@@ -24,14 +26,16 @@ std::string prefix_of(int64_t index) { return fmt::format("layers.{}.", index); 
 
 }  // namespace
 
-EncoderLayerSaved EncoderLayerSaved::allocate(const EncoderLayerShape& shape, int64_t tokens, at::ScalarType dtype) {
-  const auto floats = [&] { return at::empty({tokens}, at::kFloat); };
+EncoderLayerSaved EncoderLayerSaved::allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
+                                              at::ScalarType dtype) {
+  const at::TensorOptions own = ops::options(context, dtype), wide = ops::options(context, at::kFloat);
+  const auto floats = [&] { return at::empty({tokens}, wide); };
   return {.x_TD = {},
-          .qkv_T3D = at::empty({tokens, 3 * shape.hidden}, dtype),
-          .o_TD = at::empty({tokens, shape.hidden}, dtype),
-          .lse_HT = at::empty({shape.heads, tokens}, at::kFloat),
-          .x1_TD = at::empty({tokens, shape.hidden}, dtype),
-          .h_TF = at::empty({tokens, shape.ffn}, dtype),
+          .qkv_T3D = at::empty({tokens, 3 * shape.hidden}, own),
+          .o_TD = at::empty({tokens, shape.hidden}, own),
+          .lse_HT = at::empty({shape.heads, tokens}, wide),
+          .x1_TD = at::empty({tokens, shape.hidden}, own),
+          .h_TF = at::empty({tokens, shape.ffn}, own),
           .norm1 = {floats(), floats()},
           .norm2 = {floats(), floats()}};
 }
@@ -52,10 +56,12 @@ int64_t EncoderLayerSaved::bytes() const {
   return bytes_of({qkv_T3D, o_TD, lse_HT, x1_TD, h_TF, norm1.mean, norm1.rstd, norm2.mean, norm2.rstd});
 }
 
-EncoderScratch EncoderScratch::allocate(const EncoderLayerShape& shape, int64_t tokens, at::ScalarType dtype) {
-  return {.norm_TD = at::empty({tokens, shape.hidden}, dtype),
-          .act_TF = at::empty({tokens, shape.ffn}, dtype),
-          .wide_TF = at::empty({tokens, std::max(shape.ffn, 3 * shape.hidden)}, dtype)};
+EncoderScratch EncoderScratch::allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
+                                        at::ScalarType dtype) {
+  const at::TensorOptions own = ops::options(context, dtype);
+  return {.norm_TD = at::empty({tokens, shape.hidden}, own),
+          .act_TF = at::empty({tokens, shape.ffn}, own),
+          .wide_TF = at::empty({tokens, std::max(shape.ffn, 3 * shape.hidden)}, own)};
 }
 
 EncoderScratch EncoderScratch::narrow(int64_t tokens) const {
@@ -89,40 +95,50 @@ void EncoderLayer::forward(ops::Workspace& ws, const ops::Pack& pack, const ops:
                            const EncoderScratch& scratch, const EncoderLayerSaved& saved,
                            const at::Tensor& x_out) const {
   const at::Tensor& norm = scratch.norm_TD;
-  norm1_.forward(saved.x_TD, norm, saved.norm1);
+  norm1_.forward(ws.context(), saved.x_TD, norm, saved.norm1);
   qkv_.forward(ws, norm, saved.qkv_T3D);
-  ops::rotary(pack, rotary, {.qkv = saved.qkv_T3D, .heads = shape_.heads});
+  ops::rotary(ws.context(), pack, rotary, {.qkv = saved.qkv_T3D, .heads = shape_.heads});
   ops::attention(ws, pack, {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .heads = shape_.heads});
   out_.forward(ws, saved.o_TD, saved.x1_TD, saved.x_TD);
 
-  norm2_.forward(saved.x1_TD, norm, saved.norm2);
+  norm2_.forward(ws.context(), saved.x1_TD, norm, saved.norm2);
   fc1_.forward(ws, norm, saved.h_TF);
   if (!x_out.defined()) return;
-  ops::gelu(shape_.activation, saved.h_TF, scratch.act_TF);
+  ops::gelu(ws.context(), shape_.activation, saved.h_TF, scratch.act_TF);
   fc2_.forward(ws, scratch.act_TF, x_out, saved.x1_TD);
 }
 
 void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
-                            const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx) const {
+                            const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx,
+                            const at::Tensor& dx_sum) const {
   const at::Tensor& norm = scratch.norm_TD;
   const at::Tensor dh = dense(scratch.wide_TF, {pack.tokens, shape_.ffn});
   fc2_.dgrad(ws, dx, dh);
-  ops::gelu_backward(shape_.activation, {.x = saved.h_TF, .dy = dh, .dx = dh, .y = scratch.act_TF});
-  fc2_.wgrad(ws, dx, scratch.act_TF);
+  ops::gelu_backward(ws, shape_.activation,
+                     {.x = saved.h_TF, .dy = dh, .dx = dh, .y = scratch.act_TF, .dx_sum = fc1_.bias_gradient()});
+  fc2_.wgrad(ws, dx, scratch.act_TF, Linear::BiasGradient::kDone);
   fc1_.dgrad(ws, dh, norm);
-  norm2_.backward(ws, {.x = saved.x1_TD, .stats = saved.norm2, .dy = norm, .dx = dx, .accumulate = true, .y = norm});
-  fc1_.wgrad(ws, dh, norm);
+  norm2_.backward(ws, {.x = saved.x1_TD,
+                       .stats = saved.norm2,
+                       .dy = norm,
+                       .dx = dx,
+                       .accumulate = true,
+                       .y = norm,
+                       .dx_sum = out_.bias_gradient()});
+  fc1_.wgrad(ws, dh, norm, Linear::BiasGradient::kDone);
 
   const at::Tensor& d_o = norm;
   const at::Tensor dqkv = dense(scratch.wide_TF, {pack.tokens, 3 * shape_.hidden});
   out_.dgrad(ws, dx, d_o);
-  out_.wgrad(ws, dx, saved.o_TD);
+  out_.wgrad(ws, dx, saved.o_TD, Linear::BiasGradient::kDone);
   ops::attention_backward(
       ws, pack,
       {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .dout = d_o, .dqkv = dqkv, .heads = shape_.heads});
-  ops::rotary(pack, rotary, {.qkv = dqkv, .heads = shape_.heads, .inverse = true});
+  ops::rotary(ws.context(), pack, rotary, {.qkv = dqkv, .heads = shape_.heads, .inverse = true});
   qkv_.dgrad(ws, dqkv, norm);
-  norm1_.backward(ws, {.x = saved.x_TD, .stats = saved.norm1, .dy = norm, .dx = dx, .accumulate = true, .y = norm});
+  norm1_.backward(
+      ws,
+      {.x = saved.x_TD, .stats = saved.norm1, .dy = norm, .dx = dx, .accumulate = true, .y = norm, .dx_sum = dx_sum});
   qkv_.wgrad(ws, dqkv, norm);
 }
 

@@ -27,7 +27,8 @@ struct EncoderLayerSaved {
   NormStats norm1, norm2;
 
   /// All but x. T tokens, activations of type `dtype`.
-  static EncoderLayerSaved allocate(const EncoderLayerShape& shape, int64_t tokens, at::ScalarType dtype);
+  static EncoderLayerSaved allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
+                                    at::ScalarType dtype);
   /// The first `tokens` rows of everything (lse is cut into a dense [H, tokens]).
   EncoderLayerSaved narrow(int64_t tokens) const;
   int64_t bytes() const;
@@ -39,7 +40,8 @@ struct EncoderScratch {
   at::Tensor act_TF;   // GELU output
   at::Tensor wide_TF;  // gradients of h, then (its first 3 D columns' worth) of qkv
 
-  static EncoderScratch allocate(const EncoderLayerShape& shape, int64_t tokens, at::ScalarType dtype);
+  static EncoderScratch allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
+                                 at::ScalarType dtype);
   EncoderScratch narrow(int64_t tokens) const;
   int64_t bytes() const;
 };
@@ -55,9 +57,14 @@ class EncoderLayer {
   void forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary, const EncoderScratch& scratch,
                const EncoderLayerSaved& saved, const at::Tensor& x_out) const;
 
-  /// dx [T, D]: gradient of x_out, becomes the gradient of x in place. Adds to the parameters' gradients.
+  /// dx [T, D]: gradient of x_out, becomes the gradient of x in place. Adds to the parameters' gradients, but for
+  /// output_bias_gradient(), which whoever made dx has seen to; dx_sum, if defined, is that of the layer below.
   void backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
-                const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx) const;
+                const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx,
+                const at::Tensor& dx_sum) const;
+
+  /// Of the bias of W_2, [D] FP32: += column sums of the gradient of x_out.
+  const at::Tensor& output_bias_gradient() const { return fc2_.bias_gradient(); }
 
  private:
   EncoderLayerShape shape_;

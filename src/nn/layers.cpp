@@ -32,8 +32,9 @@ void Linear::dgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& d
   ops::linear_dgrad(ws, {.dy = dy, .weight = weight_, .dx = dx});
 }
 
-void Linear::wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x) const {
-  ops::linear_wgrad(ws, {.dy = dy, .x = x, .dweight = dweight_, .dbias = dbias_});
+void Linear::wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x, BiasGradient bias) const {
+  ops::linear_wgrad(
+      ws, {.dy = dy, .x = x, .dweight = dweight_, .dbias = bias == BiasGradient::kAdd ? dbias_ : at::Tensor()});
 }
 
 void LayerNorm::declare(std::vector<ParamSpec>& specs, const std::string& prefix, int64_t size) {
@@ -48,9 +49,10 @@ LayerNorm::LayerNorm(const UnitStorage& storage, const std::string& prefix, doub
       dbias_(gradient(storage, prefix + ".bias")),
       eps_(eps) {}
 
-void LayerNorm::forward(const at::Tensor& x, const at::Tensor& y, const NormStats& stats) const {
+void LayerNorm::forward(const Context& context, const at::Tensor& x, const at::Tensor& y,
+                        const NormStats& stats) const {
   ops::layer_norm(
-      {.x = x, .weight = weight_, .bias = bias_, .y = y, .mean = stats.mean, .rstd = stats.rstd, .eps = eps_});
+      context, {.x = x, .weight = weight_, .bias = bias_, .y = y, .mean = stats.mean, .rstd = stats.rstd, .eps = eps_});
 }
 
 void LayerNorm::backward(ops::Workspace& ws, const Backward& a) const {
@@ -64,6 +66,7 @@ void LayerNorm::backward(ops::Workspace& ws, const Backward& a) const {
                                 .y = a.y,
                                 .dweight = dweight_,
                                 .dbias = dbias_,
+                                .dx_sum = a.dx_sum,
                                 .accumulate = a.accumulate});
 }
 

@@ -18,8 +18,12 @@ class Linear {
   void forward(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& y, const at::Tensor& residual = {}) const;
   /// dx[T, k] = dy[T, n] W.
   void dgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& dx) const;
-  /// Adds to the gradients of weight and bias.
-  void wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x) const;
+  /// Adds to the gradient of the weight and, unless something before has summed up dy's columns already, of the bias.
+  enum class BiasGradient { kAdd, kDone };
+  void wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x,
+             BiasGradient bias = BiasGradient::kAdd) const;
+  /// [n] FP32, for the operation that makes dy and can sum its columns on the way.
+  const at::Tensor& bias_gradient() const { return dbias_; }
 
  private:
   at::Tensor weight_, bias_, dweight_, dbias_;
@@ -36,7 +40,7 @@ class LayerNorm {
   static void declare(std::vector<ParamSpec>& specs, const std::string& prefix, int64_t size);
   LayerNorm(const UnitStorage& storage, const std::string& prefix, double eps);
 
-  void forward(const at::Tensor& x, const at::Tensor& y, const NormStats& stats) const;
+  void forward(const Context& context, const at::Tensor& x, const at::Tensor& y, const NormStats& stats) const;
 
   struct Backward {
     at::Tensor x;
@@ -45,6 +49,7 @@ class LayerNorm {
     at::Tensor dx;
     bool accumulate = false;  // dx += instead of dx =
     at::Tensor y;             // if defined: receives the forward output again; may be dy
+    at::Tensor dx_sum = {};   // if defined: += column sums of dx
   };
   void backward(ops::Workspace& ws, const Backward& a) const;
 

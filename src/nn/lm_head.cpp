@@ -1,11 +1,10 @@
 #include "nn/lm_head.h"
 
 #include <algorithm>
-#include <numeric>
-#include <vector>
 
 #include "ops/gelu.h"
 #include "ops/linear.h"
+#include "ops/place.h"
 
 namespace esm::nn {
 
@@ -18,29 +17,29 @@ std::vector<ParamSpec> LmHead::declare(const Shape& shape) {
   return specs;
 }
 
-LmHead::LmHead(const UnitStorage& storage, const UnitStorage& embedding, const Shape& shape, int64_t chunk_rows,
-               at::ScalarType dtype)
+LmHead::LmHead(const Context& context, const UnitStorage& storage, const UnitStorage& embedding, const Shape& shape,
+               int64_t chunk_rows, at::ScalarType dtype)
     : final_norm_(storage, "final_norm", shape.layer_norm_eps),
       dense_(storage, "head.dense"),
       norm_(storage, "head.norm", shape.layer_norm_eps),
-      decoder_(embedding.view(Role::kCompute, "embedding.weight")),
-      bias_(storage.view(Role::kCompute, "head.bias")),
+      decoder_(embedding.padded_view(Role::kCompute, "embedding.weight")),
+      bias_(storage.view(Role::kMaster, "head.bias")),
+      vocabulary_(shape.vocabulary),
       chunk_rows_(chunk_rows) {
   if (storage.has(Role::kGrad)) {
-    ddecoder_ = embedding.view(Role::kGrad, "embedding.weight");
+    ddecoder_ = embedding.padded_view(Role::kGrad, "embedding.weight");
     dbias_ = storage.view(Role::kGrad, "head.bias");
   }
-  const auto wide = [&] { return at::empty({chunk_rows, shape.hidden}, dtype); };
-  const auto stats = [&] {
-    return NormStats{at::empty({chunk_rows}, at::kFloat), at::empty({chunk_rows}, at::kFloat)};
-  };
+  const at::TensorOptions own = ops::options(context, dtype), floats = ops::options(context, at::kFloat);
+  const auto wide = [&] { return at::empty({chunk_rows, shape.hidden}, own); };
+  const auto stats = [&] { return NormStats{at::empty({chunk_rows}, floats), at::empty({chunk_rows}, floats)}; };
   chunk_ = {.x_ND = wide(),
             .y_ND = wide(),
             .dense_ND = wide(),
             .act_ND = wide(),
             .z_ND = wide(),
-            .logits_NV = at::empty({chunk_rows, shape.vocabulary}, at::kFloat),
-            .dlogits_NV = at::empty({chunk_rows, shape.vocabulary}, dtype),
+            .logits_NV = at::empty({chunk_rows, shape.padded_vocabulary}, floats),
+            .dlogits_NV = at::empty({chunk_rows, shape.padded_vocabulary}, own),
             .grad_ND = wide(),
             .grad2_ND = wide(),
             .norm1 = stats(),
@@ -63,69 +62,82 @@ LmHead::Chunk LmHead::Chunk::narrow(int64_t rows) const {
 }
 
 void LmHead::forward_chunk(ops::Workspace& ws, const Chunk& c) const {
-  final_norm_.forward(c.x_ND, c.y_ND, c.norm1);
+  final_norm_.forward(ws.context(), c.x_ND, c.y_ND, c.norm1);
   dense_.forward(ws, c.y_ND, c.dense_ND);
-  ops::gelu(ops::Gelu::kErf, c.dense_ND, c.act_ND);
-  norm_.forward(c.act_ND, c.z_ND, c.norm2);
-  ops::linear(ws, {.x = c.z_ND, .weight = decoder_, .bias = bias_, .residual = {}, .y = c.logits_NV});
+  ops::gelu(ws.context(), ops::Gelu::kErf, c.dense_ND, c.act_ND);
+  norm_.forward(ws.context(), c.act_ND, c.z_ND, c.norm2);
+  ops::linear(ws, {.x = c.z_ND, .weight = decoder_, .bias = {}, .residual = {}, .y = c.logits_NV});
 }
 
 void LmHead::backward_chunk(ops::Workspace& ws, const Chunk& c) const {
   ops::linear_dgrad(ws, {.dy = c.dlogits_NV, .weight = decoder_, .dx = c.grad_ND});
-  ops::linear_wgrad(ws, {.dy = c.dlogits_NV, .x = c.z_ND, .dweight = ddecoder_, .dbias = dbias_});
+  ops::linear_wgrad(ws, {.dy = c.dlogits_NV, .x = c.z_ND, .dweight = ddecoder_, .dbias = {}});
   norm_.backward(ws, {.x = c.act_ND, .stats = c.norm2, .dy = c.grad_ND, .dx = c.grad2_ND, .y = {}});
-  ops::gelu_backward(ops::Gelu::kErf, {.x = c.dense_ND, .dy = c.grad2_ND, .dx = c.grad2_ND, .y = {}});
+  ops::gelu_backward(ws, ops::Gelu::kErf,
+                     {.x = c.dense_ND, .dy = c.grad2_ND, .dx = c.grad2_ND, .y = {}, .dx_sum = dense_.bias_gradient()});
   dense_.dgrad(ws, c.grad2_ND, c.grad_ND);
-  dense_.wgrad(ws, c.grad2_ND, c.y_ND);
+  dense_.wgrad(ws, c.grad2_ND, c.y_ND, Linear::BiasGradient::kDone);
   final_norm_.backward(ws, {.x = c.x_ND, .stats = c.norm1, .dy = c.grad_ND, .dx = c.grad2_ND, .y = {}});
 }
 
-ops::CrossEntropyResult LmHead::loss(ops::Workspace& ws, const at::Tensor& x, const Scored& scored) {
-  ops::CrossEntropyResult total;
-  for (size_t begin = 0; begin < scored.rows.size(); begin += chunk_rows_) {
-    const size_t rows = std::min<size_t>(chunk_rows_, scored.rows.size() - begin);
-    const Chunk c = chunk_.narrow(static_cast<int64_t>(rows));
-    ops::gather_rows(x, scored.rows.subspan(begin, rows), c.x_ND);
-    forward_chunk(ws, c);
-    total += ops::cross_entropy(
-        {.logits = c.logits_NV, .targets = scored.targets.subspan(begin, rows), .label_smoothing = 0, .dlogits = {}});
+template <class Body>
+void LmHead::for_each_chunk(const Scored& scored, const Body& body) const {
+  const int64_t total = scored.rows.numel();
+  for (int64_t begin = 0; begin < total; begin += chunk_rows_) {
+    const int64_t rows = std::min(chunk_rows_, total - begin);
+    body(chunk_.narrow(rows),
+         ops::Rows{scored.rows.narrow(0, begin, rows), scored.counts.narrow(0, begin / chunk_rows_, 1)},
+         scored.targets.narrow(0, begin, rows));
   }
-  return total;
 }
 
-ops::CrossEntropyResult LmHead::loss_and_gradient(ops::Workspace& ws, const at::Tensor& x, const Scored& scored,
-                                                  double label_smoothing, const at::Tensor& dx) {
-  ops::CrossEntropyResult total;
-  for (size_t begin = 0; begin < scored.rows.size(); begin += chunk_rows_) {
-    const size_t rows = std::min<size_t>(chunk_rows_, scored.rows.size() - begin);
-    const Chunk c = chunk_.narrow(static_cast<int64_t>(rows));
-    ops::gather_rows(x, scored.rows.subspan(begin, rows), c.x_ND);
+void LmHead::loss(ops::Workspace& ws, const at::Tensor& x, const Scored& scored, const at::Tensor& sums) {
+  for_each_chunk(scored, [&](const Chunk& c, const ops::Rows& rows, const at::Tensor& targets) {
+    ops::gather_rows(ws.context(), x, rows, c.x_ND);
     forward_chunk(ws, c);
-    total += ops::cross_entropy({.logits = c.logits_NV,
-                                 .targets = scored.targets.subspan(begin, rows),
-                                 .label_smoothing = label_smoothing,
-                                 .dlogits = c.dlogits_NV});
+    ops::cross_entropy(ws, {.logits = c.logits_NV,
+                            .bias = bias_,
+                            .targets = targets,
+                            .count = rows.count,
+                            .classes = vocabulary_,
+                            .label_smoothing = 0,
+                            .sums = sums,
+                            .dlogits = {},
+                            .dbias = {}});
+  });
+}
+
+void LmHead::loss_and_gradient(ops::Workspace& ws, const at::Tensor& x, const Scored& scored, double label_smoothing,
+                               const at::Tensor& sums, const at::Tensor& dx) {
+  for_each_chunk(scored, [&](const Chunk& c, const ops::Rows& rows, const at::Tensor& targets) {
+    ops::gather_rows(ws.context(), x, rows, c.x_ND);
+    forward_chunk(ws, c);
+    ops::cross_entropy(ws, {.logits = c.logits_NV,
+                            .bias = bias_,
+                            .targets = targets,
+                            .count = rows.count,
+                            .classes = vocabulary_,
+                            .label_smoothing = label_smoothing,
+                            .sums = sums,
+                            .dlogits = c.dlogits_NV,
+                            .dbias = dbias_});
     backward_chunk(ws, c);
-    ops::scatter_rows(c.grad2_ND, scored.rows.subspan(begin, rows), dx);
-  }
-  return total;
+    ops::scatter_rows(ws.context(), c.grad2_ND, rows, dx);
+  });
 }
 
-void LmHead::final_norm(const at::Tensor& x, const at::Tensor& y) const {
-  const int64_t rows = x.size(0);
-  final_norm_.forward(x, y, {at::empty({rows}, at::kFloat), at::empty({rows}, at::kFloat)});
+void LmHead::final_norm(const Context& context, const at::Tensor& x, const at::Tensor& y) const {
+  const at::TensorOptions floats = ops::options(context, at::kFloat);
+  final_norm_.forward(context, x, y, {at::empty({x.size(0)}, floats), at::empty({x.size(0)}, floats)});
 }
 
 void LmHead::logits(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& logits) {
-  std::vector<int32_t> rows(x.size(0));
-  std::iota(rows.begin(), rows.end(), 0);
-  for (size_t begin = 0; begin < rows.size(); begin += chunk_rows_) {
-    const size_t count = std::min<size_t>(chunk_rows_, rows.size() - begin);
-    const std::span<const int32_t> some = std::span(rows).subspan(begin, count);
-    const Chunk c = chunk_.narrow(static_cast<int64_t>(count));
-    ops::gather_rows(x, some, c.x_ND);
+  for (int64_t begin = 0; begin < x.size(0); begin += chunk_rows_) {
+    const int64_t rows = std::min(chunk_rows_, x.size(0) - begin);
+    Chunk c = chunk_.narrow(rows);
+    c.x_ND = x.narrow(0, begin, rows);
     forward_chunk(ws, c);
-    ops::scatter_rows(c.logits_NV, some, logits);
+    logits.narrow(0, begin, rows).copy_(c.logits_NV.narrow(1, 0, vocabulary_)).add_(bias_);
   }
 }
 

@@ -1,8 +1,6 @@
 // Last unit: final LayerNorm, dense + GELU + LayerNorm, decoder tied to the embedding, cross entropy. Training computes
 // it for scored rows only, in chunks of fixed size, forward and backward in one go: nothing of it is kept.
 #pragma once
-#include <span>
-
 #include "nn/layers.h"
 #include "ops/cross_entropy.h"
 
@@ -12,6 +10,7 @@ class LmHead {
  public:
   struct Shape {
     int64_t vocabulary = 0, hidden = 0;
+    int64_t padded_vocabulary = 0;  // columns of the logits, rows of the decoder that the GEMMs see
     double layer_norm_eps = 1e-5;
     double init_std = 0.02;
   };
@@ -19,23 +18,26 @@ class LmHead {
 
   /// `embedding`: the unit that owns the tied decoder weight, whose gradient is added to. At most `chunk_rows` rows are
   /// worked on at once.
-  LmHead(const UnitStorage& storage, const UnitStorage& embedding, const Shape& shape, int64_t chunk_rows,
-         at::ScalarType dtype);
+  LmHead(const Context& context, const UnitStorage& storage, const UnitStorage& embedding, const Shape& shape,
+         int64_t chunk_rows, at::ScalarType dtype);
 
+  /// Rows of x in chunks of chunk_rows() (the last one may be shorter).
   struct Scored {
-    std::span<const int32_t> rows;     // of x, distinct
-    std::span<const uint8_t> targets;  // as many
+    at::Tensor rows;     // [N] int32, distinct
+    at::Tensor targets;  // [N] uint8
+    at::Tensor counts;   // [chunks] int32: how many of a chunk's rows there are (on the CPU: all)
   };
+  int64_t chunk_rows() const { return chunk_rows_; }
 
-  /// Loss over the scored rows of x [T, D].
-  ops::CrossEntropyResult loss(ops::Workspace& ws, const at::Tensor& x, const Scored& scored);
+  /// Adds the loss over the scored rows of x [T, D] to `sums` (ops::make_loss_sums()).
+  void loss(ops::Workspace& ws, const at::Tensor& x, const Scored& scored, const at::Tensor& sums);
   /// The same (with label smoothing), and gradients: of the parameters, added; of x, written to the scored rows of dx
   /// [T, D], whose other rows are left alone.
-  ops::CrossEntropyResult loss_and_gradient(ops::Workspace& ws, const at::Tensor& x, const Scored& scored,
-                                            double label_smoothing, const at::Tensor& dx);
+  void loss_and_gradient(ops::Workspace& ws, const at::Tensor& x, const Scored& scored, double label_smoothing,
+                         const at::Tensor& sums, const at::Tensor& dx);
 
   /// y [T, D] = final LayerNorm of x.
-  void final_norm(const at::Tensor& x, const at::Tensor& y) const;
+  void final_norm(const Context& context, const at::Tensor& x, const at::Tensor& y) const;
   /// logits [T, V] FP32 of all rows of x.
   void logits(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& logits);
 
@@ -48,13 +50,18 @@ class LmHead {
     NormStats norm1, norm2;
     Chunk narrow(int64_t rows) const;
   };
+  /// body(chunk, rows, targets)
+  template <class Body>
+  void for_each_chunk(const Scored& scored, const Body& body) const;
   void forward_chunk(ops::Workspace& ws, const Chunk& c) const;
   void backward_chunk(ops::Workspace& ws, const Chunk& c) const;
 
   LayerNorm final_norm_;
   Linear dense_;
   LayerNorm norm_;
-  at::Tensor decoder_, ddecoder_, bias_, dbias_;
+  at::Tensor decoder_, ddecoder_;  // [padded vocabulary, D]
+  at::Tensor bias_, dbias_;        // [V] FP32: the master values
+  int64_t vocabulary_;
   int64_t chunk_rows_;
   Chunk chunk_;
 };

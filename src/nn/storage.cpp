@@ -1,10 +1,13 @@
 #include "nn/storage.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/narrow.h"
 #include "base/philox.h"
 #include "ops/cast.h"
 #include "ops/parallel.h"
+#include "ops/place.h"
 
 namespace esm::nn {
 namespace {
@@ -41,9 +44,10 @@ UnitStorage::UnitStorage(const Context& context, std::string name, std::vector<P
   for (ParamSpec& spec : specs) {
     int64_t numel = 1;
     for (const int64_t size : spec.shape) numel *= size;
+    const int64_t rows = std::max(spec.padded_rows, spec.shape.at(0));
     entries_.push_back({.spec = std::move(spec), .offset = flat_numel_, .numel = numel});
     numel_ += numel;
-    flat_numel_ = round_up(flat_numel_ + numel, kAlignment);
+    flat_numel_ = round_up(flat_numel_ + numel / entries_.back().spec.shape[0] * rows, kAlignment);
   }
   allocate(Role::kMaster);
   allocate(Role::kCompute);
@@ -54,11 +58,11 @@ void UnitStorage::allocate(Role role) {
   at::Tensor& buffer = buffers_[static_cast<size_t>(role)];
   if (buffer.defined()) return;
   if (role != Role::kCompute)
-    buffer = at::zeros({flat_numel_}, at::kFloat);
+    buffer = at::zeros({flat_numel_}, ops::options(context_, at::kFloat));
   else if (precision_ == precision::Precision::kFp32)
     buffer = flat(Role::kMaster);
   else
-    buffer = at::zeros({flat_numel_}, at::kBFloat16);
+    buffer = at::zeros({flat_numel_}, ops::options(context_, at::kBFloat16));
 }
 
 const at::Tensor& UnitStorage::flat(Role role) const {
@@ -77,6 +81,17 @@ at::Tensor UnitStorage::view(Role role, std::string_view name) const {
   return view(role, static_cast<size_t>(index));
 }
 
+at::Tensor UnitStorage::padded_view(Role role, std::string_view name) const {
+  const int64_t index = find(name);
+  ESM_CHECK(index >= 0 && entries_[static_cast<size_t>(index)].spec.padded_rows > 0, "unit {} has no padded {}", name_,
+            name);
+  const ParamEntry& entry = entries_[static_cast<size_t>(index)];
+  std::vector<int64_t> shape = entry.spec.shape;
+  const int64_t numel = entry.numel / shape[0] * entry.spec.padded_rows;
+  shape[0] = entry.spec.padded_rows;
+  return flat(role).narrow(0, entry.offset, numel).view(shape);
+}
+
 int64_t UnitStorage::find(std::string_view name) const {
   for (size_t i = 0; i < entries_.size(); ++i)
     if (entries_[i].spec.name == name) return static_cast<int64_t>(i);
@@ -86,7 +101,8 @@ int64_t UnitStorage::find(std::string_view name) const {
 void UnitStorage::init(uint64_t seed) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     const ParamSpec& spec = entries_[i].spec;
-    const at::Tensor values = view(Role::kMaster, i);
+    const at::Tensor target = view(Role::kMaster, i);
+    const at::Tensor values = target.is_cpu() ? target : at::empty(target.sizes(), at::kFloat);
     switch (spec.kind) {
       case ParamKind::kMatrix:
       case ParamKind::kEmbedding:
@@ -97,12 +113,13 @@ void UnitStorage::init(uint64_t seed) {
       case ParamKind::kBias:
       case ParamKind::kNormBias: values.zero_(); break;
     }
+    if (!target.is_cpu()) target.copy_(values);
   }
   sync_compute();
 }
 
 void UnitStorage::sync_compute() {
-  if (precision_ != precision::Precision::kFp32) ops::cast(flat(Role::kMaster), flat(Role::kCompute));
+  if (has_compute_copy()) ops::cast(context_, flat(Role::kMaster), flat(Role::kCompute));
 }
 
 void UnitStorage::zero_grad() { flat(Role::kGrad).zero_(); }

@@ -26,6 +26,8 @@ struct ParamSpec {
   double init_std = 0.02;
   /// This row of an embedding starts at 0; -1: none.
   int64_t zero_row = -1;
+  /// Rows that a GEMM may see beyond the parameter's own: padding, always 0; 0: none.
+  int64_t padded_rows = 0;
 };
 
 struct ParamEntry {
@@ -55,11 +57,15 @@ class UnitStorage {
   /// Allocates the buffer of `role`, zeroed, unless it is there.
   void allocate(Role role);
   bool has(Role role) const { return buffer(role).defined(); }
+  /// False when kCompute is kMaster itself.
+  bool has_compute_copy() const { return precision_ != precision::Precision::kFp32; }
   /// [flat_numel()]. The role must have been allocated.
   const at::Tensor& flat(Role role) const;
   /// Parameter `index` (of entries()) or `name` (full), in its shape. An unknown name is an InternalError.
   at::Tensor view(Role role, size_t index) const;
   at::Tensor view(Role role, std::string_view name) const;
+  /// Parameter `name` with its padded_rows, [padded_rows, ...].
+  at::Tensor padded_view(Role role, std::string_view name) const;
   /// -1 when there is no such parameter.
   int64_t find(std::string_view name) const;
 

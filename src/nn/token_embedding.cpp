@@ -7,7 +7,8 @@ std::vector<ParamSpec> TokenEmbedding::declare(const Shape& shape) {
            .shape = {shape.vocabulary, shape.hidden},
            .kind = ParamKind::kEmbedding,
            .init_std = shape.init_std,
-           .zero_row = ops::kPadToken}};
+           .zero_row = ops::kPadToken,
+           .padded_rows = shape.padded_vocabulary}};
 }
 
 TokenEmbedding::TokenEmbedding(const UnitStorage& storage, const Shape& shape)
@@ -15,16 +16,15 @@ TokenEmbedding::TokenEmbedding(const UnitStorage& storage, const Shape& shape)
   if (storage.has(Role::kGrad)) dweight_ = storage.view(Role::kGrad, "embedding.weight");
 }
 
-std::vector<float> TokenEmbedding::forward(const ops::Pack& pack, std::span<const uint8_t> tokens,
-                                           const at::Tensor& x) const {
-  std::vector<float> factors = ops::embedding_factors(pack, tokens, token_dropout_);
-  ops::embedding(tokens, factors, weight_, x);
-  return factors;
+void TokenEmbedding::forward(const Context& context, const ops::Pack& pack, const at::Tensor& factors,
+                             const at::Tensor& x) const {
+  ops::embedding_factors(context, pack, token_dropout_, factors);
+  ops::embedding(context, pack.ids, factors, weight_, x);
 }
 
-void TokenEmbedding::backward(std::span<const uint8_t> tokens, std::span<const float> factors,
+void TokenEmbedding::backward(ops::Workspace& ws, const ops::Pack& pack, const at::Tensor& factors,
                               const at::Tensor& dx) const {
-  ops::embedding_backward(tokens, factors, dx, dweight_);
+  ops::embedding_backward(ws, pack.ids, factors, dx, dweight_);
 }
 
 }  // namespace esm::nn

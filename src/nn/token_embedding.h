@@ -1,6 +1,5 @@
 // First unit: token embedding with ESM-2's token dropout. Its weight [V, D] is also the decoder of the head.
 #pragma once
-#include <span>
 #include <vector>
 
 #include "nn/storage.h"
@@ -12,15 +11,16 @@ class TokenEmbedding {
  public:
   struct Shape {
     int64_t vocabulary = 0, hidden = 0;
+    int64_t padded_vocabulary = 0;  // rows that the head's GEMMs see; 0: vocabulary
     bool token_dropout = true;
     double init_std = 0.02;
   };
   static std::vector<ParamSpec> declare(const Shape& shape);
   TokenEmbedding(const UnitStorage& storage, const Shape& shape);
 
-  /// x [T, D]. Returns the factor of each row, which backward wants back.
-  std::vector<float> forward(const ops::Pack& pack, std::span<const uint8_t> tokens, const at::Tensor& x) const;
-  void backward(std::span<const uint8_t> tokens, std::span<const float> factors, const at::Tensor& dx) const;
+  /// x [T, D]. factors [T] FP32 receives the factor of each row, which backward wants back.
+  void forward(const Context& context, const ops::Pack& pack, const at::Tensor& factors, const at::Tensor& x) const;
+  void backward(ops::Workspace& ws, const ops::Pack& pack, const at::Tensor& factors, const at::Tensor& dx) const;
 
  private:
   at::Tensor weight_, dweight_;

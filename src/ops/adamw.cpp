@@ -2,15 +2,16 @@
 
 #include <cmath>
 
+#include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 
 namespace esm::ops {
 
-void adamw(const Context&, const AdamWArgs& a) {
-  require_cpu("adamw", {a.master, a.grad, a.exp_avg, a.exp_avg_sq});
+void adamw(const Context& context, const AdamWArgs& a) {
   const int64_t n = a.master.numel();
   ESM_CHECK(a.grad.numel() == n && a.exp_avg.numel() == n && a.exp_avg_sq.numel() == n && a.step >= 1,
             "adamw wants four tensors of one length and a step from 1");
+  if (on_cuda(context, "adamw", {a.master, a.grad, a.exp_avg, a.exp_avg_sq, a.compute})) return cuda::adamw(context, a);
   const double step = static_cast<double>(a.step);
   cpu::adamw({.n = n,
               .master = data<float>(a.master),
@@ -25,6 +26,7 @@ void adamw(const Context&, const AdamWArgs& a) {
               .one_minus_beta1 = static_cast<float>(1 - a.beta1),
               .beta2 = static_cast<float>(a.beta2),
               .one_minus_beta2 = static_cast<float>(1 - a.beta2)});
+  if (a.compute.defined()) cpu::to_bf16(n, data<float>(a.master), data<cpu::Bf16>(a.compute));
 }
 
 }  // namespace esm::ops

@@ -14,6 +14,7 @@ namespace esm::ops {
 /// Padding elements (p = g = m = v = 0) stay 0. Bit-equal for any number of threads.
 struct AdamWArgs {
   at::Tensor master, grad, exp_avg, exp_avg_sq;
+  at::Tensor compute = {};  // if defined: receives the new master in BF16, rounded to nearest even
   double lr = 0;
   double beta1 = 0.9;
   double beta2 = 0.98;

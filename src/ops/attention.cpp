@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 #include "ops/parallel.h"
 
@@ -16,8 +17,8 @@ cpu::AttentionShape shape_of(const Pack& pack, const at::Tensor& out, const at::
           .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
           .total_rows = pack.tokens,
           .segments = pack.segments(),
-          .cu_seqlens = pack.cu_seqlens.data(),
-          .skip = pack.is_dummy.data(),
+          .cu_seqlens = data<int32_t>(pack.cu_seqlens),
+          .skip = data<uint8_t>(pack.is_dummy),
           .scratch_stride = cpu::attention_scratch(pack.max_seqlen, head_dim)};
 }
 
@@ -27,8 +28,12 @@ float* scratch_of(Workspace& ws, const cpu::AttentionShape& shape) {
 
 }  // namespace
 
+void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setup) {
+  if (on_cuda(ws.context(), "begin_attention", {pack.cu_seqlens})) cuda::begin_attention(ws, pack, setup);
+}
+
 void attention(Workspace& ws, const Pack& pack, const AttentionForward& a) {
-  require_cpu("attention", {a.qkv, a.out, a.lse});
+  if (on_cuda(ws.context(), "attention", {a.qkv, a.out, a.lse})) return cuda::attention(ws, pack, a);
   const cpu::AttentionShape shape = shape_of(pack, a.out, a.lse, a.heads);
   with_element(a.qkv, [&](auto element) {
     using T = decltype(element);
@@ -41,7 +46,8 @@ void attention(Workspace& ws, const Pack& pack, const AttentionForward& a) {
 }
 
 void attention_backward(Workspace& ws, const Pack& pack, const AttentionBackward& a) {
-  require_cpu("attention_backward", {a.qkv, a.out, a.lse, a.dout, a.dqkv});
+  if (on_cuda(ws.context(), "attention_backward", {a.qkv, a.out, a.lse, a.dout, a.dqkv}))
+    return cuda::attention_backward(ws, pack, a);
   const cpu::AttentionShape shape = shape_of(pack, a.out, a.lse, a.heads);
   with_element(a.qkv, [&](auto element) {
     using T = decltype(element);

@@ -1,12 +1,13 @@
 #include "ops/cast.h"
 
+#include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 
 namespace esm::ops {
 
-void cast(const at::Tensor& from, const at::Tensor& to) {
-  require_cpu("cast", {from, to});
+void cast(const Context& context, const at::Tensor& from, const at::Tensor& to) {
   ESM_CHECK(from.numel() == to.numel(), "cast of {} to {} elements", from.numel(), to.numel());
+  if (on_cuda(context, "cast", {from, to})) return cuda::cast(context, from, to);
   if (from.scalar_type() == at::kFloat)
     cpu::to_bf16(from.numel(), data<float>(from), data<cpu::Bf16>(to));
   else

@@ -83,10 +83,11 @@ void embedding_backward(int64_t rows, int64_t cols, int64_t vocabulary, const ui
                         const T* dy, float* dweight);
 
 // --- cross_entropy ---
-/// losses[r] and correct[r] of each row; dlogits (null: not wanted) = d(sum of losses) / d(logits), may be logits.
+/// losses[r] and correct[r] of each row of logits + bias; at most kMaxVocabulary classes; dlogits (null: not wanted) =
+/// d(sum of losses) / d(logits), may be logits.
 template <class T>
-void cross_entropy(int64_t rows, int64_t classes, const float* logits, const uint8_t* targets, double label_smoothing,
-                   double* losses, uint8_t* correct, T* dlogits);
+void cross_entropy(int64_t rows, int64_t classes, const float* logits, const float* bias, const uint8_t* targets,
+                   double label_smoothing, double* losses, uint8_t* correct, T* dlogits);
 
 // --- attention: see attention.h for the mathematics ---
 struct AttentionShape {

@@ -2,13 +2,13 @@
 
 namespace esm::ops {
 
-void require_cpu(std::string_view operation, std::initializer_list<at::Tensor> tensors) {
+bool on_cuda(const Context& context, std::string_view operation, std::initializer_list<at::Tensor> tensors) {
+  const bool cuda = context.on_cuda();
   for (const at::Tensor& tensor : tensors)
-    if (tensor.defined() && !tensor.is_cpu())
-      fail<DeviceError>(
-          "{}: expected a tensor in CPU memory, found one on {}; this version has no GPU kernels, so run on "
-          "the CPU",
-          operation, tensor.device().str());
+    if (tensor.defined() && (cuda ? !tensor.is_cuda() : !tensor.is_cpu()))
+      fail<DeviceError>("{}: expected a tensor on {}, found one on {}", operation, cuda ? "the CUDA device" : "the CPU",
+                        tensor.device().str());
+  return cuda;
 }
 
 namespace {

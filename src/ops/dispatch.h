@@ -1,16 +1,18 @@
-// Which kernels an operation calls. Every operation goes through with_element(): the one place that knows devices.
+// Which kernels an operation calls: the one place that knows devices. An operation checks its arguments, asks
+// on_cuda(), and calls its half in ops/cuda_halves.h or, through with_element(), in ops/cpu_kernels.h.
 #pragma once
 #include <initializer_list>
 #include <string_view>
 
 #include "base/check.h"
+#include "device/context.h"
 #include "ops/aten.h"
 #include "ops/cpu_kernels.h"
 
 namespace esm::ops {
 
-/// DeviceError unless every (defined) tensor lies in CPU memory: there are no CUDA kernels in this version.
-void require_cpu(std::string_view operation, std::initializer_list<at::Tensor> tensors);
+/// True when `context` is a CUDA device. DeviceError unless every (defined) tensor lies where the context works.
+bool on_cuda(const Context& context, std::string_view operation, std::initializer_list<at::Tensor> tensors);
 
 /// A tensor's elements as T; checks type and contiguity.
 template <class T>

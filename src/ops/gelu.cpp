@@ -1,24 +1,27 @@
 #include "ops/gelu.h"
 
+#include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
+#include "ops/linear.h"
 
 namespace esm::ops {
 
-void gelu(Gelu form, const at::Tensor& x, const at::Tensor& y) {
-  require_cpu("gelu", {x, y});
+void gelu(const Context& context, Gelu form, const at::Tensor& x, const at::Tensor& y) {
+  if (on_cuda(context, "gelu", {x, y})) return cuda::gelu(context, form, x, y);
   with_element(x, [&](auto element) {
     using T = decltype(element);
     cpu::gelu(form == Gelu::kTanh, x.numel(), data<T>(x), data<T>(y));
   });
 }
 
-void gelu_backward(Gelu form, const GeluBackward& a) {
-  require_cpu("gelu_backward", {a.x, a.dy, a.dx, a.y});
+void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a) {
+  if (on_cuda(ws.context(), "gelu_backward", {a.x, a.dy, a.dx, a.y, a.dx_sum})) return cuda::gelu_backward(ws, form, a);
   with_element(a.x, [&](auto element) {
     using T = decltype(element);
     cpu::gelu_backward(form == Gelu::kTanh, a.x.numel(), data<T>(a.x), data<T>(a.dy), data<T>(a.dx),
                        data_or_null<T>(a.y));
   });
+  if (a.dx_sum.defined()) add_column_sums(ws, a.dx, a.dx_sum);
 }
 
 }  // namespace esm::ops

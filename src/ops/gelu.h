@@ -1,6 +1,6 @@
 // GELU (Hendrycks & Gimpel 2016), elementwise.
 #pragma once
-#include "ops/aten.h"
+#include "ops/workspace.h"
 
 namespace esm::ops {
 
@@ -8,13 +8,13 @@ namespace esm::ops {
 enum class Gelu { kErf, kTanh };
 
 /// y = gelu(x); y may be x.
-void gelu(Gelu form, const at::Tensor& x, const at::Tensor& y);
+void gelu(const Context& context, Gelu form, const at::Tensor& x, const at::Tensor& y);
 
 /// dx = dy gelu'(x); dx may be dy. y, if defined, receives gelu(x) again, for the weight gradient of the linear that
-/// follows.
+/// follows. dx_sum, if defined, [F] FP32 += column sums of dx: the bias gradient of the linear before.
 struct GeluBackward {
-  at::Tensor x, dy, dx, y;
+  at::Tensor x, dy, dx, y, dx_sum;
 };
-void gelu_backward(Gelu form, const GeluBackward& a);
+void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a);
 
 }  // namespace esm::ops

@@ -1,11 +1,13 @@
 #include "ops/layer_norm.h"
 
+#include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
+#include "ops/linear.h"
 
 namespace esm::ops {
 
-void layer_norm(const LayerNormForward& a) {
-  require_cpu("layer_norm", {a.x, a.weight, a.bias, a.y, a.mean, a.rstd});
+void layer_norm(const Context& context, const LayerNormForward& a) {
+  if (on_cuda(context, "layer_norm", {a.x, a.weight, a.bias, a.y, a.mean, a.rstd})) return cuda::layer_norm(context, a);
   with_element(a.x, [&](auto element) {
     using T = decltype(element);
     cpu::layer_norm<T>({.rows = a.x.size(0),
@@ -21,7 +23,9 @@ void layer_norm(const LayerNormForward& a) {
 }
 
 void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
-  require_cpu("layer_norm_backward", {a.x, a.weight, a.bias, a.mean, a.rstd, a.dy, a.dx, a.y, a.dweight, a.dbias});
+  if (on_cuda(ws.context(), "layer_norm_backward",
+              {a.x, a.weight, a.bias, a.mean, a.rstd, a.dy, a.dx, a.y, a.dweight, a.dbias, a.dx_sum}))
+    return cuda::layer_norm_backward(ws, a);
   const int64_t rows = a.x.size(0), cols = a.x.size(1);
   const at::Tensor partials = ws.floats(Workspace::kPartials, 2 * cpu::sum_blocks(rows) * cols);
   with_element(a.x, [&](auto element) {
@@ -41,6 +45,7 @@ void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
                                  .dbias = data<float>(a.dbias),
                                  .partials = data<float>(partials)});
   });
+  if (a.dx_sum.defined()) add_column_sums(ws, a.dx, a.dx_sum);
 }
 
 }  // namespace esm::ops

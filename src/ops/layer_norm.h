@@ -9,13 +9,14 @@ struct LayerNormForward {
   at::Tensor x, weight, bias, y, mean, rstd;
   double eps = 1e-5;
 };
-void layer_norm(const LayerNormForward& a);
+void layer_norm(const Context& context, const LayerNormForward& a);
 
 /// dx = gradient (or, with accumulate, dx += it: the residual stream's gradient is already there);
 /// dweight, dbias [D] FP32 are added to. y, if defined, receives the forward output again, for the weight gradient of
-/// the linear that follows; it may be dy itself.
+/// the linear that follows; it may be dy itself. dx_sum, if defined, [D] FP32 += column sums of the resulting dx: the
+/// bias gradient of the linear before.
 struct LayerNormBackward {
-  at::Tensor x, weight, bias, mean, rstd, dy, dx, y, dweight, dbias;
+  at::Tensor x, weight, bias, mean, rstd, dy, dx, y, dweight, dbias, dx_sum;
   bool accumulate = false;
 };
 void layer_norm_backward(Workspace& ws, const LayerNormBackward& a);

@@ -1,5 +1,6 @@
 #include "ops/linear.h"
 
+#include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 
 namespace esm::ops {
@@ -16,7 +17,7 @@ at::Tensor as_float(Workspace& ws, Workspace::Slot slot, const at::Tensor& x) {
 }  // namespace
 
 void linear(Workspace& ws, const LinearForward& a) {
-  require_cpu("linear", {a.x, a.weight, a.bias, a.residual, a.y});
+  if (on_cuda(ws.context(), "linear", {a.x, a.weight, a.bias, a.residual, a.y})) return cuda::linear(ws, a);
   const int64_t rows = a.y.size(0), cols = a.y.size(1);
   const at::Tensor x = as_float(ws, Workspace::kOperandA, a.x), w = as_float(ws, Workspace::kOperandB, a.weight);
   const bool wide = a.y.scalar_type() == at::kFloat;
@@ -35,7 +36,7 @@ void linear(Workspace& ws, const LinearForward& a) {
 }
 
 void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
-  require_cpu("linear_dgrad", {a.dy, a.weight, a.dx});
+  if (on_cuda(ws.context(), "linear_dgrad", {a.dy, a.weight, a.dx})) return cuda::linear_dgrad(ws, a);
   const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy), w = as_float(ws, Workspace::kOperandB, a.weight);
   const bool wide = a.dx.scalar_type() == at::kFloat;
   at::Tensor dx = wide ? a.dx : ws.floats(Workspace::kResult, a.dx.numel()).view(a.dx.sizes());
@@ -44,7 +45,7 @@ void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
 }
 
 void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
-  require_cpu("linear_wgrad", {a.dy, a.x, a.dweight, a.dbias});
+  if (on_cuda(ws.context(), "linear_wgrad", {a.dy, a.x, a.dweight, a.dbias})) return cuda::linear_wgrad(ws, a);
   const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy), x = as_float(ws, Workspace::kOperandB, a.x);
   at::Tensor dweight = a.dweight;
   at::addmm_out(dweight, dweight, dy.t(), x);
@@ -52,7 +53,7 @@ void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
 }
 
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {
-  require_cpu("add_column_sums", {x, sums});
+  if (on_cuda(ws.context(), "add_column_sums", {x, sums})) return cuda::add_column_sums(ws, x, sums);
   const int64_t rows = x.size(0), cols = x.size(1);
   float* partials = data<float>(ws.floats(Workspace::kPartials, cpu::sum_blocks(rows) * cols));
   with_element(x, [&](auto element) {

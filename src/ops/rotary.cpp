@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
+#include "ops/place.h"
 
 namespace esm::ops {
 
@@ -13,7 +15,7 @@ std::vector<float> rotary_inv_freq(int64_t head_dim, double base) {
   return result;
 }
 
-RotaryTable rotary_table(int64_t positions, std::span<const float> inv_freq) {
+RotaryTable rotary_table(const Context& context, int64_t positions, std::span<const float> inv_freq) {
   const int64_t half = static_cast<int64_t>(inv_freq.size());
   RotaryTable table{at::empty({positions, half}, at::kFloat), at::empty({positions, half}, at::kFloat)};
   float *cos = data<float>(table.cos), *sin = data<float>(table.sin);
@@ -23,13 +25,26 @@ RotaryTable rotary_table(int64_t positions, std::span<const float> inv_freq) {
       cos[p * half + i] = static_cast<float>(std::cos(angle));
       sin[p * half + i] = static_cast<float>(std::sin(angle));
     }
+  if (context.on_cuda()) {
+    bind_torch(context);
+    table = {table.cos.to(device_of(context)), table.sin.to(device_of(context))};
+  }
   return table;
 }
 
-void rotary(const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
-  require_cpu("rotary", {a.qkv, table.cos});
+void pack_positions(const Context& context, const Pack& pack) {
+  if (on_cuda(context, "pack_positions", {pack.cu_seqlens, pack.positions})) return cuda::pack_positions(context, pack);
+  const int32_t* cu_seqlens = data<int32_t>(pack.cu_seqlens);
+  int32_t* positions = data<int32_t>(pack.positions);
+  for (int64_t s = 0; s < pack.segments(); ++s)
+    for (int32_t t = cu_seqlens[s]; t < cu_seqlens[s + 1]; ++t) positions[t] = t - cu_seqlens[s];
+}
+
+void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
   const int64_t row = a.qkv.size(1), head_dim = row / (3 * a.heads);
   ESM_CHECK(table.cos.size(1) * 2 == head_dim && a.qkv.size(0) == pack.tokens, "rotary shapes");
+  if (on_cuda(context, "rotary", {a.qkv, table.cos, table.sin, pack.positions}))
+    return cuda::rotary(context, pack, table, a);
   with_element(a.qkv, [&](auto element) {
     using T = decltype(element);
     cpu::rotary<T>({.rows = pack.tokens,
@@ -37,7 +52,7 @@ void rotary(const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
                     .head_dim = head_dim,
                     .vectors = 2,
                     .row_stride = row,
-                    .positions = pack.positions.data(),
+                    .positions = data<int32_t>(pack.positions),
                     .cos = data<float>(table.cos),
                     .sin = data<float>(table.sin),
                     .inverse = a.inverse,

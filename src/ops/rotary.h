@@ -11,11 +11,11 @@ namespace esm::ops {
 /// base^(-2i/K), i = 0 .. K/2 - 1, computed in FP64.
 std::vector<float> rotary_inv_freq(int64_t head_dim, double base = 10000.0);
 
-/// cos and sin of position * inv_freq, [positions, K/2] FP32, computed in FP64.
+/// cos and sin of position * inv_freq, [positions, K/2] FP32, computed in FP64 on the host.
 struct RotaryTable {
   at::Tensor cos, sin;
 };
-RotaryTable rotary_table(int64_t positions, std::span<const float> inv_freq);
+RotaryTable rotary_table(const Context& context, int64_t positions, std::span<const float> inv_freq);
 
 /// Turns q and k of qkv [T, 3, H, K] in place by their position in the segment; `inverse` turns back, which is the
 /// backward of turning: (a, b) -> (a cos - b sin, b cos + a sin).
@@ -24,6 +24,6 @@ struct RotaryArgs {
   int64_t heads = 0;
   bool inverse = false;
 };
-void rotary(const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
+void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
 
 }  // namespace esm::ops

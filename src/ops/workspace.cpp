@@ -1,20 +1,27 @@
 #include "ops/workspace.h"
 
 #include "base/check.h"
+#include "ops/attention_cuda.h"
+#include "ops/place.h"
 
 namespace esm::ops {
 
 Workspace::Workspace(const Context& context) : context_(context), blocks_(kSlots) {
-  if (context.device != DeviceKind::kCpu)
-    fail<DeviceError>("expected a model on the CPU, found device cuda:{}; this version has no GPU kernels",
-                      context.device_index);
-  if (at::get_num_threads() != context.threads) at::set_num_threads(context.threads);
+  if (context.on_cuda() && !context.cuda)
+    fail<DeviceError>("expected an opened CUDA device, found the bare name cuda:{}", context.device_index);
+  bind_torch(context);
 }
+
+Workspace::~Workspace() = default;
 
 at::Tensor Workspace::floats(Slot slot, int64_t numel) {
   at::Tensor& block = blocks_[slot];
-  if (!block.defined() || block.numel() < numel) block = at::empty({numel}, at::kFloat);
+  if (!block.defined() || block.numel() < numel) block = at::empty({numel}, options(context_, at::kFloat));
   return block.narrow(0, 0, numel);
+}
+
+void* Workspace::scratch(Slot slot, size_t bytes) {
+  return floats(slot, static_cast<int64_t>((bytes + sizeof(float) - 1) / sizeof(float))).mutable_data_ptr();
 }
 
 int64_t Workspace::bytes() const {

@@ -1,5 +1,7 @@
 // Where operations run, and the scratch memory they share.
 #pragma once
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "device/context.h"
@@ -7,12 +9,20 @@
 
 namespace esm::ops {
 
-/// One per model. Scratch blocks are allocated at first use and reused for ever after, because fresh large blocks cost
-/// more than the arithmetic on them (page faults). Not thread-safe.
+class AttentionBackend;  // ops/attention_cuda.h
+
+/// One per model. Scratch blocks are allocated at first use and reused for ever after: on the CPU because fresh large
+/// blocks cost more than the arithmetic on them (page faults), on a CUDA device because a captured step allocates
+/// nothing. Not thread-safe.
 class Workspace {
  public:
-  /// Sets the number of CPU threads of all tensor operations of this process to context.threads.
+  /// Sets the number of CPU threads of all tensor operations of this process to context.threads, and with CUDA the
+  /// stream of LibTorch's operations of this thread. DeviceError for a CUDA context that make_cuda_context() did not
+  /// make.
   explicit Workspace(const Context& context);
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
 
   const Context& context() const { return context_; }
 
@@ -20,9 +30,15 @@ class Workspace {
   enum Slot { kOperandA, kOperandB, kResult, kPartials, kAttention, kSlots };
   /// Block `slot` as `numel` FP32 values, contents undefined; valid until the next call with the same slot.
   at::Tensor floats(Slot slot, int64_t numel);
+  /// The same as at least `bytes` bytes.
+  void* scratch(Slot slot, size_t bytes);
 
   /// Bytes held by now.
   int64_t bytes() const;
+
+  /// CUDA attention by capacity of the pack, and the one for the present pack (begin_attention()).
+  std::map<int64_t, std::unique_ptr<AttentionBackend>> attention_backends;
+  AttentionBackend* attention = nullptr;
 
  private:
   Context context_;

@@ -13,19 +13,38 @@ namespace {
 using checkpoint::Role;
 
 std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  ESM_CHECK(tensor.is_contiguous(), "a parameter is not contiguous");
+  ESM_CHECK(tensor.is_contiguous() && tensor.is_cpu(), "a parameter is not contiguous in host memory");
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+// Host memory is written from where it is, device memory is fetched when its turn comes.
+checkpoint::TensorOut tensor_of(const nn::ParamSpec& spec, const at::Tensor& view) {
+  checkpoint::TensorOut out{.name = spec.name, .dtype = DType::kF32, .shape = spec.shape};
+  if (view.is_cpu())
+    out.bytes = bytes_of(view);
+  else
+    out.make = [view] {
+      const at::Tensor here = view.cpu();
+      const auto bytes = bytes_of(here);
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    };
+  return out;
 }
 
 std::vector<checkpoint::TensorOut> tensors_of(models::Model& model, nn::Role role) {
   std::vector<checkpoint::TensorOut> out;
   for (nn::UnitStorage* unit : model.units())
     for (size_t i = 0; i < unit->entries().size(); ++i)
-      out.push_back({.name = unit->entries()[i].spec.name,
-                     .dtype = DType::kF32,
-                     .shape = unit->entries()[i].spec.shape,
-                     .bytes = bytes_of(unit->view(role, i))});
+      out.push_back(tensor_of(unit->entries()[i].spec, unit->view(role, i)));
   return out;
+}
+
+/// fill(bytes in host memory) decides what `view`, wherever it lies, holds then.
+template <class Fill>
+void fill_view(const at::Tensor& view, const Fill& fill) {
+  const at::Tensor here = view.is_cpu() ? view : at::empty(view.sizes(), at::kFloat);
+  fill(bytes_of(here));
+  if (!view.is_cpu()) at::Tensor(view).copy_(here);
 }
 
 // A tensor of the source that the model does not train, read when its turn comes.
@@ -64,10 +83,11 @@ void copy_role(const checkpoint::OpenCheckpoint& from, Role role, models::Model&
   for (nn::UnitStorage* unit : model.units()) {
     for (size_t i = 0; i < unit->entries().size(); ++i) {
       const auto source = from.tensor(role, unit->entries()[i].spec.name).bytes;
-      const auto target = bytes_of(unit->view(to, i));
-      ESM_CHECK(source.size() == target.size(), "{}: {} bytes for {}", unit->entries()[i].spec.name, source.size(),
-                target.size());
-      std::memcpy(target.data(), source.data(), source.size());
+      fill_view(unit->view(to, i), [&](std::span<std::byte> target) {
+        ESM_CHECK(source.size() == target.size(), "{}: {} bytes for {}", unit->entries()[i].spec.name, source.size(),
+                  target.size());
+        std::memcpy(target.data(), source.data(), source.size());
+      });
     }
   }
 }
@@ -121,8 +141,9 @@ void load_parameters(models::Model& model, const ModelSource& source) {
       if (found->second != spec.shape)
         fail<CheckpointError>("{}: '{}' has shape {}, the model wants {}", source.path(), spec.name,
                               checkpoint::shape_text(found->second), checkpoint::shape_text(spec.shape));
-      const at::Tensor view = unit->view(nn::Role::kMaster, i);
-      source.copy_to(spec.name, {view.data_ptr<float>(), static_cast<size_t>(view.numel())});
+      fill_view(unit->view(nn::Role::kMaster, i), [&](std::span<std::byte> target) {
+        source.copy_to(spec.name, {reinterpret_cast<float*>(target.data()), target.size() / sizeof(float)});
+      });
     }
   }
   model.sync_compute();

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/narrow.h"
 #include "ops/adamw.h"
 #include "ops/grad_norm.h"
 
@@ -74,16 +75,18 @@ void Optimizer::add_runs(nn::UnitStorage& unit, std::vector<bool>& prefix_used) 
 }
 
 double Optimizer::grad_sum_of_squares() const {
-  double sum = 0;
-  for (const nn::UnitStorage* unit : units_) sum += ops::sum_of_squares(context_, unit->flat(Role::kGrad));
-  return sum;
+  std::vector<at::Tensor> gradients;
+  for (const nn::UnitStorage* unit : units_) gradients.push_back(unit->flat(Role::kGrad));
+  return ops::sum_of_squares(context_, gradients);
 }
 
 std::string Optimizer::nonfinite_parameter() const {
   for (const nn::UnitStorage* unit : units_)
-    for (size_t i = 0; i < unit->entries().size(); ++i)
-      if (!std::isfinite(ops::sum_of_squares(context_, unit->view(Role::kGrad, i))))
-        return unit->entries()[i].spec.name;
+    for (const nn::ParamEntry& entry : unit->entries()) {
+      const int64_t padded = round_up(entry.numel, nn::UnitStorage::kAlignment);
+      if (!std::isfinite(ops::sum_of_squares(context_, unit->flat(Role::kGrad).narrow(0, entry.offset, padded))))
+        return entry.spec.name;
+    }
   return "";
 }
 
@@ -95,6 +98,7 @@ void Optimizer::update(double lr, double grad_scale) {
                           .grad = part(Role::kGrad),
                           .exp_avg = part(Role::kExpAvg),
                           .exp_avg_sq = part(Role::kExpAvgSq),
+                          .compute = run.unit->has_compute_copy() ? part(Role::kCompute) : at::Tensor(),
                           .lr = lr * run.lr_factor,
                           .beta1 = config_.beta1,
                           .beta2 = config_.beta2,
@@ -103,7 +107,6 @@ void Optimizer::update(double lr, double grad_scale) {
                           .grad_scale = grad_scale,
                           .step = updates_});
   }
-  for (nn::UnitStorage* unit : units_) unit->sync_compute();
 }
 
 }  // namespace esm::train

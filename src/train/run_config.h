@@ -28,6 +28,14 @@ constexpr auto enum_names(NonFinite) { return std::array{"skip", "stop"}; }
 enum class SaveError { kContinue, kStop };
 constexpr auto enum_names(SaveError) { return std::array{"continue", "stop"}; }
 
+/// Where a run works. kAuto: on the first CUDA device if there is one that this build can use, else on the CPU.
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+constexpr auto enum_names(DeviceChoice) { return std::array{"auto", "cpu", "cuda"}; }
+
+/// Attention on a CUDA device. kAuto: the fastest backend that can do the sizes.
+enum class AttentionChoice { kAuto, kFlash2, kCudnn, kSimple };
+constexpr auto enum_names(AttentionChoice) { return std::array{"auto", "flash2", "cudnn", "simple"}; }
+
 struct RunSection {
   ESM_CONFIG(RunSection)
   std::string dir = "runs/esm2";
@@ -144,6 +152,12 @@ struct RunConfig {
             config::Resume::kFree)
   precision::Precision precision = precision::Precision::kBf16;
   ESM_FIELD(precision, "Recipe of the GEMMs and activations; master weights and moments are FP32 always.",
+            config::Resume::kWarn)
+  DeviceChoice device = DeviceChoice::kAuto;
+  ESM_FIELD(device, "Where the run works; auto: on a CUDA device if there is one that this program can use.",
+            config::Resume::kWarn)
+  AttentionChoice attention = AttentionChoice::kAuto;
+  ESM_FIELD(attention, "Attention kernels on a CUDA device; auto: the fastest that can do the sizes.",
             config::Resume::kWarn)
   models::Esm2Config model;
   ESM_GROUP(model, "Shape and options of the model.")

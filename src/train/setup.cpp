@@ -8,6 +8,9 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "device/gemm.h"
+#include "device/properties.h"
+#include "device/versions.h"
 
 namespace esm::train {
 namespace {
@@ -31,6 +34,16 @@ data::Dataset described(data::Dataset dataset, const std::string& role) {
   log::info("{}: {} sequences, {} residues", role, with_thousands(dataset.size()), with_thousands(dataset.residues()));
   if (!dataset.report_text().empty()) log::info("{}", dataset.report_text());
   return dataset;
+}
+
+std::optional<ops::AttentionKind> attention_kind(AttentionChoice choice) {
+  switch (choice) {
+    case AttentionChoice::kAuto: return std::nullopt;
+    case AttentionChoice::kFlash2: return ops::AttentionKind::kFlash2;
+    case AttentionChoice::kCudnn: return ops::AttentionKind::kCudnn;
+    case AttentionChoice::kSimple: return ops::AttentionKind::kSimple;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -86,11 +99,30 @@ void check_resumed_config(const checkpoint::OpenCheckpoint& checkpoint, const Ru
         checkpoint.path(), refused);
 }
 
-std::unique_ptr<models::Esm2> build_model(const RunConfig& config, bool training, const std::vector<float>& inv_freq) {
-  const Context context{.threads = static_cast<int>(effective_threads(config.train.threads))};
+Context open_device(const RunConfig& config) {
+  const int threads = static_cast<int>(effective_threads(config.train.threads));
+  const int devices = device::cuda_device_count();
+  if (config.device == DeviceChoice::kCuda && devices == 0)
+    fail<DeviceError>(
+        "device: cuda is asked for, but there is no CUDA device that this program can use (no GPU, no driver, or a "
+        "build without CUDA: see esmtrain --version); use device: cpu or auto");
+  if (config.device == DeviceChoice::kCpu || devices == 0) {
+    log::info("device: CPU, {} threads", threads);
+    return {.threads = threads};
+  }
+  const device::Properties found = device::properties(0);
+  log::info("device: cuda:0, {} ({}, compute capability {}.{})", found.name, human_bytes(found.memory_bytes),
+            found.compute_capability / 10, found.compute_capability % 10);
+  return make_cuda_context(0, threads, device::GemmOptions{});
+}
+
+std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, bool training,
+                                          const std::vector<float>& inv_freq) {
   models::ModelOptions options;
   options.precision = config.precision;
   options.tokens_per_batch = config.data.tokens_per_batch;
+  options.max_tokens = config.data.max_tokens;
+  options.attention = attention_kind(config.attention);
   options.training = training;
   options.recompute = config.train.recompute == Recompute::kFull;
   options.label_smoothing = config.train.label_smoothing;

@@ -33,8 +33,13 @@ void adopt_model_config(RunConfig& config, const ModelSource& source, const conf
 /// change that a resume may not make.
 void check_resumed_config(const checkpoint::OpenCheckpoint& checkpoint, const RunConfig& config);
 
+/// Opens the device that config.device asks for, and says in the log which one it is. Throws DeviceError when that is
+/// cuda and there is none, or none that this build can use.
+Context open_device(const RunConfig& config);
+
 /// Builds the model for `config`. inv_freq: rotary frequencies of the file for model.inv_freq = file.
-std::unique_ptr<models::Esm2> build_model(const RunConfig& config, bool training, const std::vector<float>& inv_freq);
+std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, bool training,
+                                          const std::vector<float>& inv_freq);
 
 /// Threads of this process when `configured` is 0.
 int64_t effective_threads(int64_t configured);

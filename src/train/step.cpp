@@ -43,11 +43,12 @@ StepOutcome train_step(const StepParts& parts, int64_t step) {
   parts.model.zero_grad();
   data::Batch batch;
   for (int64_t i = 0; i < config.micro_batches; ++i) {
-    parts.loader.next(batch);
-    outcome.sums += parts.model.forward_backward(batch);
+    parts.next_batch(batch);
+    parts.model.accumulate(batch);
     outcome.tokens += batch.real_tokens;
     outcome.padded_tokens += batch.budget();
   }
+  outcome.sums = parts.model.take_sums();
   reduce_sums(parts.comm, outcome);
   if (outcome.sums.n_scored == 0) {
     outcome.skipped = true;

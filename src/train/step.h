@@ -1,9 +1,10 @@
 // One optimizer step: data -> forward -> loss -> gradients -> reduce -> clip -> update.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 
-#include "data/loader.h"
+#include "data/batch.h"
 #include "dist/comm.h"
 #include "models/model.h"
 #include "train/optimizer.h"
@@ -14,7 +15,7 @@ namespace esm::train {
 /// Everything a step touches; owned by the trainer.
 struct StepParts {
   models::Model& model;
-  data::Loader& loader;
+  std::function<void(data::Batch&)> next_batch;  // from the loader
   Optimizer& optimizer;
   dist::Comm& comm;
   const RunConfig& config;

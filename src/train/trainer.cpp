@@ -41,6 +41,7 @@ class Trainer {
         comm_(dist::make_single_comm()) {
     config_.train.threads = effective_threads(config_.train.threads);
     log::also_to_file(folder_.log());
+    context_ = open_device(config_);
     open_everything();
   }
 
@@ -65,6 +66,7 @@ class Trainer {
   RunFolder folder_;
   checkpoint::CheckpointStore store_;
   std::unique_ptr<dist::Comm> comm_;
+  Context context_;
   std::optional<ModelSource> source_;  // where the weights came from
   std::unique_ptr<models::Esm2> model_;
   std::optional<Optimizer> optimizer_;
@@ -90,8 +92,9 @@ void Trainer::open_everything() {
   const OpenedData data = open_data(config_, options_);
   const data::LoaderOptions loading =
       data::loader_options(config_.data, static_cast<uint64_t>(config_.seed), comm_->rank(), comm_->size());
-  model_ = build_model(config_, /*training=*/true, source_.has_value() ? source_->inv_freq() : std::vector<float>{});
-  optimizer_.emplace(Context{.threads = static_cast<int>(config_.train.threads)}, model_->units(), config_.optimizer);
+  model_ = build_model(context_, config_, /*training=*/true,
+                       source_.has_value() ? source_->inv_freq() : std::vector<float>{});
+  optimizer_.emplace(context_, model_->units(), config_.optimizer);
   if (resumed.has_value()) {
     Restored restored = restore(*resumed, *model_, *optimizer_);
     state_ = restored.state;
@@ -147,7 +150,8 @@ void Trainer::print_header() const {
 
 void Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
-  const StepOutcome outcome = train_step({*model_, *loader_, *optimizer_, *comm_, config_}, state_.step);
+  const StepOutcome outcome = train_step(
+      {*model_, [this](data::Batch& batch) { loader_->next(batch); }, *optimizer_, *comm_, config_}, state_.step);
   ++state_.step;
   StepMetrics row;
   row.step = state_.step;

@@ -29,8 +29,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 bool matches(const std::string& pattern, const fs::path& file) {
-  if (pattern.starts_with("*.")) return file.extension() == pattern.substr(1);
-  return pattern == "*" || file.filename() == pattern;
+  const std::string name = file.filename().string();
+  return pattern.starts_with('*') ? name.ends_with(pattern.substr(1)) : name == pattern;
 }
 
 bool is_source(const fs::path& file) {

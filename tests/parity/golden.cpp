@@ -1,6 +1,7 @@
 #include "parity/golden.h"
 
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 #include "base/check.h"
@@ -13,7 +14,9 @@ namespace esm::test {
 namespace {
 
 std::string path_of(const std::string& folder, const std::string& file) {
-  return std::string(ESM_SOURCE_DIR) + "/tests/data/golden/" + folder + "/" + file;
+  // A program that was built elsewhere is run from the root of the repository.
+  const std::string inside = "/tests/data/golden/" + folder + "/" + file, path = ESM_SOURCE_DIR + inside;
+  return std::filesystem::exists(path) ? path : "." + inside;
 }
 
 template <class T>
@@ -89,14 +92,16 @@ std::vector<double> Golden::native_tensor(const std::string& native, const check
 
 std::vector<double> Golden::gradient(const std::string& native) const { return native_tensor(native, io_, "grad."); }
 
-models::Esm2 Golden::make_model(models::ModelOptions options) const {
+models::Esm2 Golden::make_model(models::ModelOptions options, const Context& context) const {
   options.tokens_per_batch = std::max(options.tokens_per_batch, batch.budget());
-  models::Esm2 model(Context{.threads = 1}, config, options);
+  models::Esm2 model(context, config, options);
   const auto fill = [&](const at::Tensor& tensor, const std::string& name) {
     const std::vector<double> values = native_tensor(name, model_, "");
     ESM_CHECK(tensor.numel() == static_cast<int64_t>(values.size()), "size of {}", name);
-    float* to = tensor.mutable_data_ptr<float>();
+    const at::Tensor host = at::empty(tensor.sizes(), at::kFloat);
+    float* to = host.mutable_data_ptr<float>();
     for (size_t i = 0; i < values.size(); ++i) to[i] = static_cast<float>(values[i]);
+    tensor.copy_(host);
   };
   for (nn::UnitStorage* unit : model.units())
     for (size_t i = 0; i < unit->entries().size(); ++i)

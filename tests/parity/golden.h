@@ -16,7 +16,7 @@ class Golden {
   /// "hf_d16" or "hf_d24".
   explicit Golden(const std::string& folder);
 
-  models::Esm2 make_model(models::ModelOptions options) const;
+  models::Esm2 make_model(models::ModelOptions options, const Context& context = {}) const;
 
   /// Tensor of io.safetensors as FP64, in file order.
   std::vector<double> io(const std::string& name) const;

@@ -11,22 +11,28 @@ inline void randomize(models::Model& model, uint64_t seed) {
   uint64_t counter = 0;
   for (nn::UnitStorage* unit : model.units())
     for (size_t i = 0; i < unit->entries().size(); ++i) {
-      const at::Tensor view = unit->view(nn::Role::kMaster, i);
-      float* values = view.mutable_data_ptr<float>();
+      const at::Tensor view = unit->view(nn::Role::kMaster, i), host = at::empty(view.sizes(), at::kFloat);
+      float* values = host.mutable_data_ptr<float>();
       const float middle = unit->entries()[i].spec.kind == nn::ParamKind::kNormWeight ? 1.0f : 0.0f;
       for (int64_t k = 0; k < view.numel(); ++k) {
         const PhiloxResult words = philox(seed, RandomStream::kSynthetic, counter++, 1);
         values[k] = middle + 0.15f * static_cast<float>(normal_pair(words.v[0], words.v[1])[0]);
       }
+      view.copy_(host);
     }
   model.sync_compute();
 }
 
-inline models::Esm2 random_model(const models::Esm2Config& config, models::ModelOptions options, uint64_t seed = 7,
-                                 int threads = 1) {
-  models::Esm2 model(Context{.threads = threads}, config, options);
+inline models::Esm2 random_model(const Context& context, const models::Esm2Config& config,
+                                 const models::ModelOptions& options, uint64_t seed = 7) {
+  models::Esm2 model(context, config, options);
   randomize(model, seed);
   return model;
+}
+
+inline models::Esm2 random_model(const models::Esm2Config& config, const models::ModelOptions& options,
+                                 uint64_t seed = 7, int threads = 1) {
+  return random_model(Context{.threads = threads}, config, options, seed);
 }
 
 inline models::Esm2Config small_config(int64_t layers, int64_t heads, int64_t head_dim) {

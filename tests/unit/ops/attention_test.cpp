@@ -14,16 +14,18 @@ namespace {
 
 ops::Pack pack_of(const std::vector<int64_t>& lengths, int64_t dummy) {
   ops::Pack pack;
-  pack.cu_seqlens = {0};
-  const auto add = [&](int64_t length, bool is_dummy) {
+  std::vector<int32_t> cu_seqlens{0};
+  std::vector<uint8_t> is_dummy;
+  const auto add = [&](int64_t length, bool padding) {
     pack.tokens += length;
-    pack.cu_seqlens.push_back(static_cast<int32_t>(pack.tokens));
-    pack.is_dummy.push_back(is_dummy ? 1 : 0);
-    if (!is_dummy) pack.max_seqlen = std::max(pack.max_seqlen, length);
-    for (int64_t i = 0; i < length; ++i) pack.positions.push_back(static_cast<int32_t>(i));
+    cu_seqlens.push_back(static_cast<int32_t>(pack.tokens));
+    is_dummy.push_back(padding ? 1 : 0);
+    if (!padding) pack.max_seqlen = std::max(pack.max_seqlen, length);
   };
   for (const int64_t length : lengths) add(length, false);
   if (dummy > 0) add(dummy, true);
+  pack.cu_seqlens = ints(cu_seqlens);
+  pack.is_dummy = byte_values(is_dummy);
   return pack;
 }
 
@@ -39,8 +41,9 @@ Reference reference(const ops::Pack& pack, const at::Tensor& qkv, const at::Tens
   Reference result{at::zeros({pack.tokens, hidden}, at::kDouble), at::zeros({heads, pack.tokens}, at::kDouble), {}};
   at::Tensor loss = at::zeros({}, at::kDouble);
   for (int64_t s = 0; s < pack.segments(); ++s) {
-    if (pack.is_dummy[s] != 0) continue;
-    const int64_t first = pack.cu_seqlens[s], n = pack.cu_seqlens[s + 1] - first;
+    const int32_t* cu_seqlens = ops::data<int32_t>(pack.cu_seqlens);
+    if (ops::data<uint8_t>(pack.is_dummy)[s] != 0) continue;
+    const int64_t first = cu_seqlens[s], n = cu_seqlens[s + 1] - first;
     for (int64_t h = 0; h < heads; ++h) {
       const auto part = [&](int64_t which) { return x.narrow(0, first, n).narrow(1, which * hidden + h * k, k); };
       const at::Tensor scores = part(0).matmul(part(1).t()).div(std::sqrt(static_cast<double>(k)));
@@ -114,8 +117,8 @@ TEST_CASE("both vector widths of the attention kernels agree") {
                                  .scale = 0.3f,
                                  .total_rows = pack.tokens,
                                  .segments = pack.segments(),
-                                 .cu_seqlens = pack.cu_seqlens.data(),
-                                 .skip = pack.is_dummy.data(),
+                                 .cu_seqlens = ops::data<int32_t>(pack.cu_seqlens),
+                                 .skip = ops::data<uint8_t>(pack.is_dummy),
                                  .scratch_stride = ops::cpu::attention_scratch(77, head_dim)};
   const at::Tensor scratch = at::empty({ops::thread_count() * shape.scratch_stride}, at::kFloat);
   at::Tensor out[2], dqkv[2];

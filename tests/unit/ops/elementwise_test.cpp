@@ -37,10 +37,11 @@ TEST_CASE("GELU values: at most 2e-7 of max(|x|, 1) from the formula, tails incl
   for (const float x : {0.0f, -0.0f, 1e-30f, -1e-30f, 100.0f, -100.0f, 3e4f, -3e4f}) xs.push_back(x);
   const int64_t n = static_cast<int64_t>(xs.size());
   const at::Tensor x = at::from_blob(xs.data(), {n}, at::kFloat), y = at::empty({n}, at::kFloat);
-  ops::gelu(form, x, y);
+  ops::Workspace ws(Context{.threads = 1});
+  ops::gelu(ws.context(), form, x, y);
   const at::Tensor dy = at::full({n}, 2.0, at::kFloat), dx = at::empty({n}, at::kFloat),
                    again = at::empty({n}, at::kFloat);
-  ops::gelu_backward(form, {.x = x, .dy = dy, .dx = dx, .y = again});
+  ops::gelu_backward(ws, form, {.x = x, .dy = dy, .dx = dx, .y = again});
   CHECK(bytes(again) == bytes(y));
   const std::vector<double> actual = values(y), slope = values(dx);
   double worst = 0, worst_slope = 0;
@@ -59,13 +60,21 @@ TEST_CASE("GELU keeps NaN, and backward may work in place") {
   const at::Tensor x = random_tensor(1, {1001});
   x.select(0, 17).fill_(std::nan(""));
   const at::Tensor y = at::empty({1001}, at::kFloat);
-  ops::gelu(ops::Gelu::kErf, x, y);
+  ops::Workspace ws(Context{.threads = 1});
+  ops::gelu(ws.context(), ops::Gelu::kErf, x, y);
   CHECK(std::isnan(values(y)[17]));
   CHECK(!std::isnan(values(y)[18]));
   const at::Tensor dy = random_tensor(2, {1001}), dx = at::empty({1001}, at::kFloat), in_place = dy.clone();
-  ops::gelu_backward(ops::Gelu::kErf, {.x = x, .dy = dy, .dx = dx, .y = {}});
-  ops::gelu_backward(ops::Gelu::kErf, {.x = x, .dy = in_place, .dx = in_place, .y = y});
+  ops::gelu_backward(ws, ops::Gelu::kErf, {.x = x, .dy = dy, .dx = dx, .y = {}});
+  const at::Tensor sums = random_tensor(3, {1, 1001}).view({-1}), sums_before = sums.clone();
+  ops::gelu_backward(ws, ops::Gelu::kErf,
+                     {.x = x.view({1, 1001}),
+                      .dy = in_place.view({1, 1001}),
+                      .dx = in_place.view({1, 1001}),
+                      .y = y.view({1, 1001}),
+                      .dx_sum = sums});
   CHECK(bytes(dx) == bytes(in_place));
+  CHECK(bytes(sums) == bytes(sums_before.add(dx)));  // one row: its column sums are itself
 }
 
 TEST_CASE("LayerNorm forward and backward") {
@@ -76,7 +85,7 @@ TEST_CASE("LayerNorm forward and backward") {
   const at::Tensor w = random_tensor(2, {cols}, type), b = random_tensor(3, {cols}, type);
   const at::Tensor y = at::empty({rows, cols}, type), mean = at::empty({rows}, at::kFloat),
                    rstd = at::empty({rows}, at::kFloat);
-  ops::layer_norm({.x = x, .weight = w, .bias = b, .y = y, .mean = mean, .rstd = rstd, .eps = 1e-5});
+  ops::layer_norm(ws.context(), {.x = x, .weight = w, .bias = b, .y = y, .mean = mean, .rstd = rstd, .eps = 1e-5});
 
   at::Tensor xd = x.to(at::kDouble), wd = w.to(at::kDouble), bd = b.to(at::kDouble);
   for (at::Tensor* leaf : {&xd, &wd, &bd}) leaf->requires_grad_(true);
@@ -110,31 +119,42 @@ TEST_CASE("LayerNorm forward and backward") {
   a.dx = sum;
   a.accumulate = true;
   a.dy = a.y = again;
+  a.dx_sum = random_tensor(6, {cols});
+  const at::Tensor column_sums = a.dx_sum.to(at::kDouble);
   ops::layer_norm_backward(ws, a);
+  check_close("column sums", values(a.dx_sum), values(column_sums.add(sum.to(at::kDouble).sum(0))),
+              operation_tolerance(DType::kF32, 4 * rows));
   check_close("dx + residual", values(sum), values(xd.grad().add(residual.to(at::kDouble))), tolerance);
   CHECK(bytes(again) == bytes(y));
 }
 
 TEST_CASE("rotary: NeoX pairs turn by position within the segment, v stays, the inverse undoes it") {
   const int64_t heads = 2, head_dim = GENERATE(2, 16, 24), hidden = heads * head_dim;
-  ops::Pack pack{.tokens = 6, .cu_seqlens = {0, 4, 5, 6}, .is_dummy = {0, 0, 1}, .positions = {0, 1, 2, 3, 0, 0}};
+  const Context context;
+  const ops::Pack pack{.tokens = 6,
+                       .cu_seqlens = ints({0, 4, 5, 6}),
+                       .is_dummy = byte_values({0, 0, 1}),
+                       .positions = at::full({6}, -1, at::kInt)};
+  ops::pack_positions(context, pack);
+  const std::vector<double> positions = values(pack.positions);
+  CHECK(positions == std::vector<double>{0, 1, 2, 3, 0, 0});
   const std::vector<float> freq = ops::rotary_inv_freq(head_dim);
-  const ops::RotaryTable table = ops::rotary_table(6, freq);
+  const ops::RotaryTable table = ops::rotary_table(context, 6, freq);
   const at::Tensor qkv = random_tensor(1, {6, 3 * hidden}), turned = qkv.clone();
-  ops::rotary(pack, table, {.qkv = turned, .heads = heads});
+  ops::rotary(context, pack, table, {.qkv = turned, .heads = heads});
   const std::vector<double> before = values(qkv), after = values(turned);
   std::vector<double> expected = before;
   for (int64_t t = 0; t < 6; ++t)
     for (int64_t v = 0; v < 2 * heads; ++v)
       for (int64_t i = 0; i < head_dim / 2; ++i) {
         const double angle =
-            pack.positions[t] * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+            positions[t] * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
         const int64_t first = t * 3 * hidden + v * head_dim + i, second = first + head_dim / 2;
         expected[first] = before[first] * std::cos(angle) - before[second] * std::sin(angle);
         expected[second] = before[second] * std::cos(angle) + before[first] * std::sin(angle);
       }
   check_close("turned", after, expected, {5e-7, 5e-7});
-  ops::rotary(pack, table, {.qkv = turned, .heads = heads, .inverse = true});
+  ops::rotary(context, pack, table, {.qkv = turned, .heads = heads, .inverse = true});
   check_close("back", values(turned), before, {5e-7, 5e-7});
 }
 
@@ -145,8 +165,8 @@ TEST_CASE("casts round to nearest even and keep NaN and infinity") {
   const int64_t n = static_cast<int64_t>(xs.size());
   const at::Tensor x = at::from_blob(xs.data(), {n}, at::kFloat), y = at::empty({n}, at::kBFloat16),
                    z = at::empty({n}, at::kFloat);
-  ops::cast(x, y);
-  ops::cast(y, z);
+  ops::cast(Context{}, x, y);
+  ops::cast(Context{}, y, z);
   const std::vector<double> ours = values(z), theirs = values(x.to(at::kBFloat16));
   for (size_t i = 0; i < xs.size(); ++i) {
     CAPTURE(xs[i]);
@@ -156,10 +176,10 @@ TEST_CASE("casts round to nearest even and keep NaN and infinity") {
 
 TEST_CASE("rows are gathered and scattered exactly") {
   const at::Tensor x = random_tensor(1, {10, 7}, at::kBFloat16);
-  const std::vector<int32_t> rows{0, 3, 9};
+  const ops::Rows rows{ints({0, 3, 9}), ints({3})};
   const at::Tensor some = at::empty({3, 7}, at::kBFloat16), back = at::zeros({10, 7}, at::kBFloat16);
-  ops::gather_rows(x, rows, some);
-  ops::scatter_rows(some, rows, back);
+  ops::gather_rows(Context{}, x, rows, some);
+  ops::scatter_rows(Context{}, some, rows, back);
   for (int64_t r = 0; r < 10; ++r) {
     const bool chosen = r == 0 || r == 3 || r == 9;
     CHECK(bytes(back.select(0, r)) == bytes(chosen ? x.select(0, r) : at::zeros({7}, at::kBFloat16)));

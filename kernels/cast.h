@@ -1,0 +1,31 @@
+// Between FP32 and BF16, and filling; CPU twin: ops/cast.h.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace esm::kernels {
+
+/// to = from, n elements (a multiple of 8), 16-byte aligned; types kF32 or kBF16. To BF16 rounds to nearest even.
+/// Bytes moved: n * (E of from + E of to).
+struct CastArgs {
+  DType from_dtype = DType::kF32;
+  DType to_dtype = DType::kBF16;
+  int64_t n = 0;
+  const void* from = nullptr;
+  void* to = nullptr;
+};
+cudaError_t launch(const CastArgs& args, cudaStream_t stream);
+
+/// to[i] = value, n elements (a multiple of 8) of kF32 or kBF16, 16-byte aligned. (For zeros, cudaMemsetAsync.)
+struct FillArgs {
+  DType dtype = DType::kF32;
+  int64_t n = 0;
+  float value = 0;
+  void* to = nullptr;
+};
+cudaError_t launch(const FillArgs& args, cudaStream_t stream);
+
+}  // namespace esm::kernels

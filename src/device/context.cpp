@@ -1,0 +1,37 @@
+#include "device/context.h"
+
+#include "device/cuda_queue.h"
+#include "device/properties.h"
+
+namespace esm {
+namespace device {
+namespace {
+
+constexpr int64_t kScalarBytes = 4096;
+
+int made_current(int index) {
+  use_device(index);
+  return index;
+}
+
+}  // namespace
+
+CudaQueue::CudaQueue(int index_, const GemmOptions& options)
+    : index(made_current(index_)), gemm(options), scalars("scalars of operations", kScalarBytes) {}
+
+}  // namespace device
+
+device::StreamHandle Context::stream() const { return cuda ? cuda->stream.get() : nullptr; }
+
+Context make_cuda_context(int index, int threads, const device::GemmOptions& gemm) {
+  return {.device = DeviceKind::kCuda,
+          .device_index = index,
+          .threads = threads,
+          .cuda = std::make_shared<device::CudaQueue>(index, gemm)};
+}
+
+void synchronize(const Context& context) {
+  if (context.cuda) context.cuda->stream.synchronize();
+}
+
+}  // namespace esm

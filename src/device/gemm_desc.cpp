@@ -1,0 +1,87 @@
+#include "device/gemm_desc.h"
+
+#include <functional>
+
+#include "base/check.h"
+
+namespace esm::device {
+namespace {
+
+std::string_view epilogue_name(GemmEpilogue epilogue) {
+  switch (epilogue) {
+    case GemmEpilogue::kNone: return "none";
+    case GemmEpilogue::kBias: return "bias";
+    case GemmEpilogue::kBiasGradient: return "dbias";
+  }
+  return "";
+}
+
+}  // namespace
+
+size_t GemmDescHash::operator()(const GemmDesc& desc) const noexcept {
+  uint64_t hash = 0x9e3779b97f4a7c15ull;
+  const auto mix = [&hash](int64_t value) {
+    hash = (hash ^ static_cast<uint64_t>(value)) * 0xff51afd7ed558ccdull;
+    hash ^= hash >> 32;
+  };
+  for (const int64_t value : {desc.m, desc.n, desc.k, desc.lda, desc.ldb, desc.ldd, desc.alignment_bytes}) mix(value);
+  mix(static_cast<int64_t>(desc.operands) | static_cast<int64_t>(desc.d) << 8 |
+      static_cast<int64_t>(desc.epilogue) << 16 | static_cast<int64_t>(desc.transpose_a) << 24 |
+      static_cast<int64_t>(desc.transpose_b) << 25 | static_cast<int64_t>(desc.accumulate) << 26);
+  return static_cast<size_t>(hash);
+}
+
+void check(const GemmDesc& desc) {
+  const std::string what = text(desc);
+  ESM_CHECK(desc.m > 0 && desc.n > 0 && desc.k > 0, "empty product: {}", what);
+  ESM_CHECK(desc.lda >= (desc.transpose_a ? desc.k : desc.m), "columns of A overlap: {}", what);
+  ESM_CHECK(desc.ldb >= (desc.transpose_b ? desc.n : desc.k), "columns of B overlap: {}", what);
+  ESM_CHECK(desc.ldd >= desc.m, "columns of D overlap: {}", what);
+  ESM_CHECK(desc.operands == DType::kF32 || desc.operands == DType::kBF16, "operands are FP32 or BF16: {}", what);
+  ESM_CHECK(desc.d == DType::kF32 || (desc.d == DType::kBF16 && desc.operands == DType::kBF16),
+            "the result is FP32, or BF16 from BF16: {}", what);
+  const int64_t align = desc.alignment_bytes;
+  ESM_CHECK(align >= size_of(desc.operands) && align >= size_of(desc.d) && (align & (align - 1)) == 0,
+            "the alignment is a power of two of at least one element: {}", what);
+}
+
+std::string text(const GemmDesc& desc) {
+  return fmt::format("m={} n={} k={} lda={} ldb={} ldd={} op={}{} in={} out={} epilogue={} beta={} align={}", desc.m,
+                     desc.n, desc.k, desc.lda, desc.ldb, desc.ldd, desc.transpose_a ? 'T' : 'N',
+                     desc.transpose_b ? 'T' : 'N', dtype_name(desc.operands), dtype_name(desc.d),
+                     epilogue_name(desc.epilogue), desc.accumulate ? 1 : 0, desc.alignment_bytes);
+}
+
+GemmDesc LinearForwardGemm::desc() const {
+  return {.m = out,
+          .n = tokens,
+          .k = in,
+          .lda = in,
+          .ldb = in,
+          .ldd = out,
+          .transpose_a = true,
+          .operands = operands,
+          .d = y,
+          .epilogue = bias ? GemmEpilogue::kBias : GemmEpilogue::kNone,
+          .accumulate = residual};
+}
+
+GemmDesc LinearDgradGemm::desc() const {
+  return {.m = in, .n = tokens, .k = out, .lda = in, .ldb = out, .ldd = in, .operands = operands, .d = dx};
+}
+
+GemmDesc LinearWgradGemm::desc() const {
+  return {.m = in,
+          .n = out,
+          .k = tokens,
+          .lda = in,
+          .ldb = out,
+          .ldd = in,
+          .transpose_b = true,
+          .operands = operands,
+          .d = dweight,
+          .epilogue = dbias ? GemmEpilogue::kBiasGradient : GemmEpilogue::kNone,
+          .accumulate = accumulate};
+}
+
+}  // namespace esm::device

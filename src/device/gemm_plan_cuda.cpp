@@ -1,0 +1,127 @@
+#include "device/gemm_plan_cuda.h"
+
+#include "base/check.h"
+#include "base/narrow.h"
+#include "device/cuda_check.h"
+
+namespace esm::device {
+namespace {
+
+cudaDataType_t cuda_type(DType dtype) {
+  ESM_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "no GEMM on {}", dtype_name(dtype));
+  return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+cublasLtEpilogue_t lt_epilogue(GemmEpilogue epilogue) {
+  switch (epilogue) {
+    case GemmEpilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
+    case GemmEpilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
+    case GemmEpilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+LtLayout make_layout(DType dtype, int64_t rows, int64_t cols, int64_t ld) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  ESM_CUBLASLT(cublasLtMatrixLayoutCreate(&layout, cuda_type(dtype), static_cast<uint64_t>(rows),
+                                          static_cast<uint64_t>(cols), ld));
+  return LtLayout(layout);
+}
+
+template <class T>
+void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  ESM_CUBLASLT(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value));
+}
+
+template <class T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+  ESM_CUBLASLT(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
+}
+
+struct PreferenceDeleter {
+  void operator()(cublasLtMatmulPreference_t preference) const { cublasLtMatmulPreferenceDestroy(preference); }
+};
+
+}  // namespace
+
+GemmPlan::GemmPlan(const GemmDesc& desc) : desc_(desc) {
+  check(desc);
+  cublasLtMatmulDesc_t matmul = nullptr;
+  ESM_CUBLASLT(cublasLtMatmulDescCreate(&matmul, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  matmul_.reset(matmul);
+  set(matmul, CUBLASLT_MATMUL_DESC_TRANSA, desc.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(matmul, CUBLASLT_MATMUL_DESC_TRANSB, desc.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, lt_epilogue(desc.epilogue));
+  if (desc.epilogue != GemmEpilogue::kNone)
+    set(matmul, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(cuda_type(desc.d)));
+  a_ = desc.transpose_a ? make_layout(desc.operands, desc.k, desc.m, desc.lda)
+                        : make_layout(desc.operands, desc.m, desc.k, desc.lda);
+  b_ = desc.transpose_b ? make_layout(desc.operands, desc.n, desc.k, desc.ldb)
+                        : make_layout(desc.operands, desc.k, desc.n, desc.ldb);
+  d_ = make_layout(desc.d, desc.m, desc.n, desc.ldd);
+}
+
+void GemmPlan::set_bias_pointer(const void* pointer) const {
+  set(matmul_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer);
+}
+
+std::vector<cublasLtMatmulHeuristicResult_t> GemmPlan::proposals(cublasLtHandle_t handle, const DeviceBuffer& workspace,
+                                                                 int count) const {
+  cublasLtMatmulPreference_t raw = nullptr;
+  ESM_CUBLASLT(cublasLtMatmulPreferenceCreate(&raw));
+  const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, PreferenceDeleter> preference(raw);
+  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace.bytes()));
+  set(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  const auto alignment = narrow<uint32_t>(desc_.alignment_bytes);
+  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    set(raw, attribute, alignment);
+  // The heuristic reads the alignment off the bias pointer: any address of the right alignment will do.
+  if (desc_.epilogue != GemmEpilogue::kNone)
+    set_bias_pointer(workspace.as<std::byte>() + static_cast<ptrdiff_t>(desc_.alignment_bytes));
+
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(count));
+  int found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, matmul_.get(), a_.get(), b_.get(), d_.get(),
+                                                               d_.get(), raw, count, results.data(), &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
+  ESM_CUBLASLT(status);
+  results.resize(static_cast<size_t>(found));
+  std::erase_if(results, [&](const cublasLtMatmulHeuristicResult_t& r) {
+    return r.state != CUBLAS_STATUS_SUCCESS || static_cast<int64_t>(r.workspaceSize) > workspace.bytes();
+  });
+  return results;
+}
+
+bool GemmPlan::accepts(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candidate, int64_t workspace_bytes,
+                       int64_t* needed_bytes) const {
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle, matmul_.get(), a_.get(), b_.get(), d_.get(), d_.get(), &candidate, &result);
+  *needed_bytes = static_cast<int64_t>(result.workspaceSize);
+  return status == CUBLAS_STATUS_SUCCESS && *needed_bytes <= workspace_bytes;
+}
+
+void GemmPlan::launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candidate, const DeviceBuffer& workspace,
+                      const GemmArgs& args, StreamHandle stream) const {
+  const auto aligned = [&](const void* pointer) {
+    return pointer != nullptr &&
+           reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(desc_.alignment_bytes) == 0;
+  };
+  const bool has_bias = desc_.epilogue == GemmEpilogue::kBias;
+  const bool has_gradient = desc_.epilogue == GemmEpilogue::kBiasGradient;
+  ESM_CHECK(aligned(args.a) && aligned(args.b) && aligned(args.d), "missing or misaligned operand of {}", text(desc_));
+  ESM_CHECK(args.c == nullptr || (desc_.accumulate && aligned(args.c)), "misplaced or misaligned C of {}", text(desc_));
+  ESM_CHECK(has_bias ? aligned(args.bias) : args.bias == nullptr, "missing or misplaced bias of {}", text(desc_));
+  ESM_CHECK(has_gradient ? aligned(args.bias_gradient) : args.bias_gradient == nullptr,
+            "missing or misplaced bias gradient of {}", text(desc_));
+  if (has_bias) set_bias_pointer(args.bias);
+  if (has_gradient) set_bias_pointer(args.bias_gradient);
+  const float alpha = 1.0f, beta = desc_.accumulate ? 1.0f : 0.0f;
+  const void* c = args.c != nullptr ? args.c : args.d;
+  ESM_CUBLASLT(cublasLtMatmul(handle, matmul_.get(), &alpha, args.a, a_.get(), args.b, b_.get(), &beta, c, d_.get(),
+                              args.d, d_.get(), &candidate, workspace.get(), static_cast<size_t>(workspace.bytes()),
+                              stream));
+}
+
+}  // namespace esm::device

@@ -1,0 +1,105 @@
+// Owners of device memory and of page-locked host memory. Allocated once, at start: nothing here belongs into a step.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "device/handles.h"
+
+namespace esm::device {
+
+/// Device memory ran out. The message has what was asked for and for whom, and what is free; whoever owns a table of
+/// the program's memory adds it.
+class OutOfMemory : public DeviceError {
+ public:
+  OutOfMemory(const std::string& message, int64_t requested_bytes)
+      : DeviceError(message), requested_bytes_(requested_bytes) {}
+  int64_t requested_bytes() const { return requested_bytes_; }
+
+ private:
+  int64_t requested_bytes_;
+};
+
+struct MemoryInfo {
+  int64_t free_bytes = 0;
+  int64_t total_bytes = 0;
+};
+/// Of the current device; synchronises nothing. DeviceError in a build without CUDA.
+MemoryInfo device_memory();
+
+/// Queues a copy of `bytes` from page-locked host memory to the device.
+void copy_to_device(const void* from, void* to, int64_t bytes, StreamHandle stream);
+
+/// Memory of the current device, aligned to 256 bytes, contents undefined. Freed on destruction, which waits for the
+/// device; move-only.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  /// `purpose` is for the error message: "GEMM workspace". Throws OutOfMemory or DeviceError.
+  DeviceBuffer(const std::string& purpose, int64_t bytes);
+  ~DeviceBuffer() { reset(); }
+  DeviceBuffer(DeviceBuffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.release(); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    if (this != &other) {
+      reset();
+      data_ = other.data_;
+      bytes_ = other.bytes_;
+      other.release();
+    }
+    return *this;
+  }
+
+  void* get() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  int64_t bytes() const { return bytes_; }
+  void reset() noexcept;
+
+ private:
+  void release() {
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+/// Host memory that the device can copy from and to without a detour; zeroed. In a build without CUDA ordinary memory
+/// of the same alignment (64 bytes), so that a loader has one code path. Move-only.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(const std::string& purpose, int64_t bytes);
+  ~PinnedBuffer() { reset(); }
+  PinnedBuffer(PinnedBuffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.release(); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    if (this != &other) {
+      reset();
+      data_ = other.data_;
+      bytes_ = other.bytes_;
+      other.release();
+    }
+    return *this;
+  }
+
+  void* get() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  int64_t bytes() const { return bytes_; }
+  void reset() noexcept;
+
+ private:
+  void release() {
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace esm::device

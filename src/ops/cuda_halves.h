@@ -1,0 +1,48 @@
+// The CUDA halves of the operations, which have checked places by then: one x_cuda.cpp for each x.cpp; in a build
+// without CUDA cuda_halves_none.cpp. They queue kernels on the context's stream and wait for nothing, unless said.
+#pragma once
+#include <span>
+
+#include "ops/adamw.h"
+#include "ops/attention.h"
+#include "ops/cross_entropy.h"
+#include "ops/gelu.h"
+#include "ops/layer_norm.h"
+#include "ops/linear.h"
+#include "ops/pack.h"
+#include "ops/rotary.h"
+#include "ops/workspace.h"
+
+namespace esm::ops::cuda {
+
+void linear(Workspace& ws, const LinearForward& a);
+void linear_dgrad(Workspace& ws, const LinearDgrad& a);
+void linear_wgrad(Workspace& ws, const LinearWgrad& a);
+void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums);
+
+void layer_norm(const Context& context, const LayerNormForward& a);
+void layer_norm_backward(Workspace& ws, const LayerNormBackward& a);
+void gelu(const Context& context, Gelu form, const at::Tensor& x, const at::Tensor& y);
+void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a);
+
+void pack_positions(const Context& context, const Pack& pack);
+void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
+void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setup);
+void attention(Workspace& ws, const Pack& pack, const AttentionForward& a);
+void attention_backward(Workspace& ws, const Pack& pack, const AttentionBackward& a);
+
+void embedding_factors(const Context& context, const Pack& pack, bool token_dropout, const at::Tensor& factors);
+void embedding(const Context& context, const at::Tensor& ids, const at::Tensor& factors, const at::Tensor& weight,
+               const at::Tensor& y);
+void embedding_backward(Workspace& ws, const at::Tensor& ids, const at::Tensor& factors, const at::Tensor& dy,
+                        const at::Tensor& dweight);
+void gather_rows(const Context& context, const at::Tensor& from, const Rows& rows, const at::Tensor& to);
+void scatter_rows(const Context& context, const at::Tensor& from, const Rows& rows, const at::Tensor& to);
+void cross_entropy(Workspace& ws, const CrossEntropyArgs& a);
+
+void cast(const Context& context, const at::Tensor& from, const at::Tensor& to);
+void adamw(const Context& context, const AdamWArgs& a);
+/// Waits for the device.
+double sum_of_squares(const Context& context, std::span<const at::Tensor> tensors);
+
+}  // namespace esm::ops::cuda

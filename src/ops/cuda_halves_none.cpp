@@ -1,0 +1,38 @@
+#include "base/check.h"
+#include "ops/cuda_halves.h"
+
+namespace esm::ops::cuda {
+namespace {
+
+[[noreturn]] void no_cuda() { fail<DeviceError>("this program was built without CUDA: it has no GPU kernels"); }
+
+}  // namespace
+
+void linear(Workspace&, const LinearForward&) { no_cuda(); }
+void linear_dgrad(Workspace&, const LinearDgrad&) { no_cuda(); }
+void linear_wgrad(Workspace&, const LinearWgrad&) { no_cuda(); }
+void add_column_sums(Workspace&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
+void layer_norm(const Context&, const LayerNormForward&) { no_cuda(); }
+void layer_norm_backward(Workspace&, const LayerNormBackward&) { no_cuda(); }
+void gelu(const Context&, Gelu, const at::Tensor&, const at::Tensor&) { no_cuda(); }
+void gelu_backward(Workspace&, Gelu, const GeluBackward&) { no_cuda(); }
+void pack_positions(const Context&, const Pack&) { no_cuda(); }
+void rotary(const Context&, const Pack&, const RotaryTable&, const RotaryArgs&) { no_cuda(); }
+void begin_attention(Workspace&, const Pack&, const AttentionSetup&) { no_cuda(); }
+void attention(Workspace&, const Pack&, const AttentionForward&) { no_cuda(); }
+void attention_backward(Workspace&, const Pack&, const AttentionBackward&) { no_cuda(); }
+void embedding_factors(const Context&, const Pack&, bool, const at::Tensor&) { no_cuda(); }
+void embedding(const Context&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) {
+  no_cuda();
+}
+void embedding_backward(Workspace&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) {
+  no_cuda();
+}
+void gather_rows(const Context&, const at::Tensor&, const Rows&, const at::Tensor&) { no_cuda(); }
+void scatter_rows(const Context&, const at::Tensor&, const Rows&, const at::Tensor&) { no_cuda(); }
+void cross_entropy(Workspace&, const CrossEntropyArgs&) { no_cuda(); }
+void cast(const Context&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
+void adamw(const Context&, const AdamWArgs&) { no_cuda(); }
+double sum_of_squares(const Context&, std::span<const at::Tensor>) { no_cuda(); }
+
+}  // namespace esm::ops::cuda

@@ -1,0 +1,45 @@
+#include "kernels/layer_norm.h"
+
+#include "device/cuda_check.h"
+#include "ops/cuda_halves.h"
+#include "ops/cuda_tensor.h"
+
+namespace esm::ops::cuda {
+
+void layer_norm(const Context& context, const LayerNormForward& a) {
+  ESM_CUDA(kernels::launch(kernels::LayerNormArgs{.dtype = dtype_of(a.x),
+                                                  .rows = a.x.size(0),
+                                                  .cols = a.x.size(1),
+                                                  .x = raw(a.x),
+                                                  .gamma = raw(a.weight),
+                                                  .beta = raw(a.bias),
+                                                  .eps = static_cast<float>(a.eps),
+                                                  .y = raw(a.y),
+                                                  .mean = pointer<float>(a.mean),
+                                                  .rstd = pointer<float>(a.rstd)},
+                           context.stream()));
+}
+
+void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
+  const int64_t rows = a.x.size(0), cols = a.x.size(1);
+  const size_t bytes = kernels::layer_norm_backward_workspace(rows, cols, a.dx_sum.defined());
+  ESM_CUDA(kernels::launch(kernels::LayerNormBackwardArgs{.dtype = dtype_of(a.x),
+                                                          .rows = rows,
+                                                          .cols = cols,
+                                                          .x = raw(a.x),
+                                                          .gamma = raw(a.weight),
+                                                          .beta = raw(a.bias),
+                                                          .mean = pointer<float>(a.mean),
+                                                          .rstd = pointer<float>(a.rstd),
+                                                          .dy = raw(a.dy),
+                                                          .residual_gradient = a.accumulate ? raw(a.dx) : nullptr,
+                                                          .dx = raw(a.dx),
+                                                          .y = raw(a.y),
+                                                          .dgamma = pointer<float>(a.dweight),
+                                                          .dbeta = pointer<float>(a.dbias),
+                                                          .dx_sum = pointer<float>(a.dx_sum),
+                                                          .workspace = ws.scratch(Workspace::kPartials, bytes)},
+                           ws.context().stream()));
+}
+
+}  // namespace esm::ops::cuda

@@ -1,0 +1,30 @@
+#include "kernels/rotary.h"
+
+#include "device/cuda_check.h"
+#include "ops/cuda_halves.h"
+#include "ops/cuda_tensor.h"
+
+namespace esm::ops::cuda {
+
+void pack_positions(const Context& context, const Pack& pack) {
+  ESM_CUDA(kernels::launch(kernels::PackGeometryArgs{.tokens = pack.tokens,
+                                                     .segments = pack.segments(),
+                                                     .cu_seqlens = pointer<int32_t>(pack.cu_seqlens),
+                                                     .positions = pointer<int32_t>(pack.positions)},
+                           context.stream()));
+}
+
+void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
+  ESM_CUDA(kernels::launch(kernels::RotaryArgs{.dtype = dtype_of(a.qkv),
+                                               .tokens = pack.tokens,
+                                               .heads = a.heads,
+                                               .head_dim = a.qkv.size(1) / (3 * a.heads),
+                                               .qkv = raw(a.qkv),
+                                               .positions = pointer<int32_t>(pack.positions),
+                                               .cos = pointer<float>(table.cos),
+                                               .sin = pointer<float>(table.sin),
+                                               .inverse = a.inverse},
+                           context.stream()));
+}
+
+}  // namespace esm::ops::cuda

@@ -1,0 +1,223 @@
+// The model on a CUDA device against Hugging Face (golden values), against the same model on the CPU, and against
+// itself.
+#include <cmath>
+
+#include "parity/golden.h"
+#include "parity_gpu/device.h"
+#include "support/batches.h"
+#include "support/compare.h"
+#include "support/models.h"
+#include "support/torch.h"
+#include "train/optimizer.h"
+
+namespace esm::test {
+namespace {
+
+using precision::Precision;
+
+data::Batch some_batch(uint64_t seed = 1) {
+  return make_batch(
+      {random_row(seed, 60), random_row(seed + 1, 1), random_row(seed + 2, 33), random_row(seed + 3, 101)});
+}
+
+std::vector<std::vector<uint8_t>> gradient_bytes(models::Model& model) {
+  std::vector<std::vector<uint8_t>> result;
+  for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kGrad)));
+  return result;
+}
+
+void check_gradients(models::Model& actual, models::Model& expected, const Tolerance& tolerance) {
+  for (size_t u = 0; u < expected.units().size(); ++u)
+    for (size_t i = 0; i < expected.units()[u]->entries().size(); ++i)
+      check_close(expected.units()[u]->entries()[i].spec.name, values(actual.units()[u]->view(nn::Role::kGrad, i)),
+                  values(expected.units()[u]->view(nn::Role::kGrad, i)), tolerance);
+}
+
+constexpr Tolerance kParity{1e-4, 1e-4};
+
+/// Widths and head dimensions of the published models, a few layers of each.
+struct Case {
+  int64_t layers, heads, head_dim;
+};
+const std::vector<Case> kShapes{{2, 4, 16}, {3, 20, 16}, {2, 20, 24}, {2, 2, 64}, {1, 2, 128}};
+
+}  // namespace
+
+TEST_CASE("FP32: golden logits, hidden states, contacts, loss and gradients") {
+  const std::string folder = GENERATE("hf_d16", "hf_d24");
+  CAPTURE(folder);
+  const Golden golden(folder);
+  const bool recompute = GENERATE(false, true);
+  models::Esm2 model = golden.make_model({.tokens_per_batch = 128, .recompute = recompute}, gpu());
+  const models::Outputs out = model.forward(golden.batch, {.logits = true, .hidden_states = true, .contacts = true});
+  const int64_t rows = golden.batch.real_tokens;
+  CHECK(difference(values(out.logits_TV.narrow(0, 0, rows)), golden.packed("logits")).max_abs < 1e-4);
+  for (size_t l = 0; l < out.hidden_TD.size(); ++l)
+    CHECK(difference(values(out.hidden_TD[l].narrow(0, 0, rows)), golden.packed(fmt::format("hidden.{}", l))).max_abs <
+          1e-4);
+  CHECK(out.contacts.at(0).defined());
+
+  const models::LossSums sums = model.forward_backward(golden.batch);
+  const double n = static_cast<double>(sums.n_scored);
+  CHECK(sums.n_scored == golden.batch.n_scored());
+  CHECK(std::abs(sums.loss_sum / n - golden.io("loss")[0]) < 1e-4);
+  const models::LossSums evaluated = model.evaluate(golden.batch);
+  CHECK(evaluated.loss_sum == sums.loss_sum);
+  CHECK(evaluated.n_correct == sums.n_correct);
+  for (nn::UnitStorage* unit : model.units())
+    for (size_t i = 0; i < unit->entries().size(); ++i) {
+      std::vector<double> gradient = values(unit->view(nn::Role::kGrad, i));
+      for (double& value : gradient) value /= n;
+      const std::string& name = unit->entries()[i].spec.name;
+      check_close(name, gradient, golden.gradient(name), kParity);
+    }
+}
+
+TEST_CASE("FP32: 20 golden AdamW steps") {
+  const std::string folder = GENERATE("hf_d16", "hf_d24");
+  CAPTURE(folder);
+  const Golden golden(folder);
+  models::Esm2 model = golden.make_model({.tokens_per_batch = 128}, gpu());
+  train::OptimizerSection section;
+  section.beta2 = 0.98;
+  train::Optimizer optimizer(gpu(), model.units(), section);
+  const std::vector<double> losses = golden.io("adamw20.losses"), norms = golden.io("adamw20.grad_norms");
+  for (size_t i = 0; i < 20; ++i) {
+    model.zero_grad();
+    const models::LossSums sums = model.forward_backward(golden.batch);
+    const double n = static_cast<double>(sums.n_scored);
+    const double norm = std::sqrt(optimizer.grad_sum_of_squares()) / n;
+    CAPTURE(i, sums.loss_sum / n, losses[i], norm, norms[i]);
+    CHECK(std::abs(sums.loss_sum / n - losses[i]) < 1e-4);
+    CHECK(std::abs(norm - norms[i]) < 5e-4);
+    optimizer.update(1e-3, std::min(1.0, 1.0 / (norm + 1e-6)) / n);
+  }
+}
+
+TEST_CASE("FP32: loss and gradients equal the CPU's, label smoothing and the tanh form too") {
+  const Case c = GENERATE(from_range(kShapes));
+  CAPTURE(c.layers, c.heads, c.head_dim);
+  const data::Batch batch = some_batch();
+  models::Esm2Config config = small_config(c.layers, c.heads, c.head_dim);
+  if (c.head_dim == 64) config.activation = models::Activation::kGeluTanh;
+  const models::ModelOptions options{.tokens_per_batch = batch.budget(),
+                                     .label_smoothing = c.head_dim == 24 ? 0.1 : 0.0};
+  models::Esm2 here = random_model(config, options), there = random_model(gpu(), config, options);
+  const models::LossSums expected = here.forward_backward(batch), actual = there.forward_backward(batch);
+  CHECK(std::abs(actual.loss_sum / expected.loss_sum - 1) < 1e-5);
+  CHECK(actual.n_correct == expected.n_correct);
+  check_gradients(there, here, kParity);
+}
+
+TEST_CASE("BF16: loss and gradients follow FP32, with every attention") {
+  const Case c = GENERATE(from_range(kShapes));
+  const auto kind = GENERATE(ops::AttentionKind::kCudnn, ops::AttentionKind::kFlash2, ops::AttentionKind::kSimple);
+  CAPTURE(c.layers, c.heads, c.head_dim, ops::attention_kind_name(kind));
+  const data::Batch batch = some_batch();
+  const models::Esm2Config config = small_config(c.layers, c.heads, c.head_dim);
+  models::Esm2 wide = random_model(config, {.tokens_per_batch = batch.budget()});
+  models::Esm2 narrow = random_model(
+      gpu(), config,
+      {.precision = Precision::kBf16, .tokens_per_batch = batch.budget(), .max_tokens = 128, .attention = kind});
+  const models::LossSums expected = wide.forward_backward(batch), actual = narrow.forward_backward(batch);
+  const Tolerance tolerance = model_tolerance(DType::kBF16, config.layers, batch.real_tokens);
+  CHECK(actual.loss_sum != expected.loss_sum);
+  CHECK(std::abs(actual.loss_sum / expected.loss_sum - 1) < tolerance.relative_l2);
+  check_gradients(narrow, wide, tolerance);
+}
+
+TEST_CASE("the same step twice gives the same bits, recompute changes none") {
+  const data::Batch batch = some_batch();
+  const models::Esm2Config config = small_config(3, 2, 32);
+  models::ModelOptions options{.tokens_per_batch = batch.budget()};
+  models::Esm2 model = random_model(gpu(), config, options);
+  const double loss = model.forward_backward(batch).loss_sum;
+  const auto first = gradient_bytes(model);
+  model.zero_grad();
+  CHECK(model.forward_backward(batch).loss_sum == loss);
+  CHECK(gradient_bytes(model) == first);
+  options.recompute = true;
+  models::Esm2 repeats = random_model(gpu(), config, options);
+  CHECK(repeats.forward_backward(batch).loss_sum == loss);
+  CHECK(gradient_bytes(repeats) == first);
+}
+
+TEST_CASE("a batch is filled up with dummies and long dummies are cut: same losses, same gradients") {
+  const auto precision = GENERATE(Precision::kFp32, Precision::kBf16);
+  const data::Batch batch = some_batch();
+  const models::Esm2Config config = small_config(2, 2, 64);
+  models::Esm2 exact =
+      random_model(gpu(), config, {.precision = precision, .tokens_per_batch = batch.budget(), .max_tokens = 128});
+  models::Esm2 large =
+      random_model(gpu(), config, {.precision = precision, .tokens_per_batch = 1024, .max_tokens = 128});
+  const double expected = exact.forward_backward(batch).loss_sum;
+  CHECK(std::abs(large.forward_backward(batch).loss_sum / expected - 1) < 1e-3);
+  check_gradients(large, exact, model_tolerance(precision == Precision::kFp32 ? DType::kF32 : DType::kBF16, 2, 256));
+  CHECK(std::abs(large.evaluate(batch).loss_sum / expected - 1) < 1e-3);
+}
+
+TEST_CASE("every row may be scored, micro-batches add up, nothing scored adds nothing") {
+  const models::Esm2Config config = small_config(1, 2, 16);
+  Row row = random_row(4, 512);
+  for (size_t i = 0; i < row.labels.size(); ++i) row.labels[i] = 4 + static_cast<int>(i % 20);
+  data::Batch batch = make_batch({row});
+  models::Esm2 here = random_model(config, {.tokens_per_batch = 512}),
+               there = random_model(gpu(), config, {.tokens_per_batch = 512});
+  const data::Batch small = some_batch();
+  for (models::Esm2* model : {&here, &there}) {
+    model->accumulate(batch);
+    model->accumulate(small);
+  }
+  const models::LossSums expected = here.take_sums(), actual = there.take_sums();
+  CHECK(actual.n_scored == 512 + small.n_scored());
+  CHECK(actual.n_scored == expected.n_scored);
+  CHECK(std::abs(actual.loss_sum / expected.loss_sum - 1) < 1e-5);
+  check_gradients(there, here, kParity);
+
+  const auto before = gradient_bytes(there);
+  batch.scored_rows.clear();
+  batch.targets.clear();
+  CHECK(there.forward_backward(batch).n_scored == 0);
+  CHECK(there.evaluate(batch).loss_sum == 0);
+  CHECK(gradient_bytes(there) == before);
+}
+
+TEST_CASE("BF16 training on the device follows the CPU's FP32 curve") {
+  const models::Esm2Config config = small_config(2, 4, 16);
+  std::vector<double> curves[2];
+  for (const bool on_gpu : {false, true}) {
+    const Context context = on_gpu ? gpu() : Context{};
+    models::Esm2 model(context, config,
+                       {.precision = on_gpu ? Precision::kBf16 : Precision::kFp32, .tokens_per_batch = 256});
+    model.init_parameters(5);
+    train::Optimizer optimizer(context, model.units(), {});
+    for (uint64_t step = 0; step < 30; ++step) {
+      model.zero_grad();
+      const models::LossSums sums = model.forward_backward(some_batch(1 + 4 * (step % 3)));
+      const double n = static_cast<double>(sums.n_scored);
+      curves[on_gpu ? 1 : 0].push_back(sums.loss_sum / n);
+      const double norm = std::sqrt(optimizer.grad_sum_of_squares()) / n;
+      optimizer.update(3e-3, std::min(1.0, 1.0 / (norm + 1e-6)) / n);
+    }
+  }
+  CHECK(curves[0].back() < curves[0].front() - 0.3);
+  for (size_t i = 0; i < curves[0].size(); ++i) {
+    CAPTURE(i, curves[0][i], curves[1][i]);
+    CHECK(std::abs(curves[1][i] - curves[0][i]) < 0.05);
+  }
+}
+
+TEST_CASE("what is not finite is found on the device, by name") {
+  models::Esm2 model = random_model(gpu(), small_config(2, 2, 16), {.tokens_per_batch = 256});
+  train::Optimizer optimizer(gpu(), model.units(), {});
+  CHECK(optimizer.nonfinite_parameter().empty());
+  for (const std::string name : {"head.bias", "embedding.weight", "layers.1.ffn.fc1.weight"}) {
+    for (nn::UnitStorage* unit : model.units())
+      if (unit->find(name) >= 0) unit->view(nn::Role::kGrad, name).view({-1}).select(0, -1).fill_(NAN);
+    CHECK(optimizer.nonfinite_parameter() == name);
+    CHECK(!std::isfinite(optimizer.grad_sum_of_squares()));
+    model.zero_grad();
+  }
+}
+
+}  // namespace esm::test

@@ -1,0 +1,74 @@
+// The text of a product and the file of timed plans; no device needed.
+#include "device/gemm_plan_file.h"
+
+#include "base/check.h"
+#include "base/files.h"
+#include "device/gemm_desc.h"
+#include "support/catch.h"
+
+using namespace esm;
+using namespace esm::device;
+
+namespace {
+
+const GemmPlanScope kHere{
+    .cublaslt_version = 130100, .device = "NVIDIA H200", .sm_count = 132, .workspace_bytes = 1024};
+
+}  // namespace
+
+TEST_CASE("a linear layer's products in cuBLASLt's column-major view") {
+  const LinearForwardGemm forward{.tokens = 7, .out = 5, .in = 3, .bias = true, .residual = true};
+  CHECK(text(forward.desc()) == "m=5 n=7 k=3 lda=3 ldb=3 ldd=5 op=TN in=BF16 out=BF16 epilogue=bias beta=1 align=16");
+  const LinearDgradGemm dgrad{.tokens = 7, .out = 5, .in = 3};
+  CHECK(text(dgrad.desc()) == "m=3 n=7 k=5 lda=3 ldb=5 ldd=3 op=NN in=BF16 out=BF16 epilogue=none beta=0 align=16");
+  const LinearWgradGemm wgrad{.tokens = 7, .out = 5, .in = 3, .dbias = true};
+  CHECK(text(wgrad.desc()) == "m=3 n=5 k=7 lda=3 ldb=5 ldd=3 op=NT in=BF16 out=F32 epilogue=dbias beta=1 align=16");
+  for (const GemmDesc& desc : {forward.desc(), dgrad.desc(), wgrad.desc()}) CHECK_NOTHROW(check(desc));
+  CHECK(GemmDescHash{}(forward.desc()) != GemmDescHash{}(dgrad.desc()));
+}
+
+TEST_CASE("a product that cannot be is refused") {
+  const GemmDesc good = LinearForwardGemm{.tokens = 8, .out = 8, .in = 16}.desc();
+  GemmDesc bad = good;
+  bad.k = 0;
+  CHECK_THROWS_AS(check(bad), InternalError);
+  bad = good;
+  bad.lda = 8;
+  CHECK_THROWS_AS(check(bad), InternalError);
+  bad = good;
+  bad.operands = DType::kF32;  // and a BF16 result
+  CHECK_THROWS_AS(check(bad), InternalError);
+  bad = good;
+  bad.alignment_bytes = 12;
+  CHECK_THROWS_AS(check(bad), InternalError);
+}
+
+TEST_CASE("timed plans survive the file, other scopes stay, damage costs its line only") {
+  const ScratchFolder folder("plans");
+  const std::string path = folder.path() + "/plans.txt";
+  CHECK(read_gemm_plans(path, kHere).empty());
+
+  GemmPlanRecords plans;
+  plans["m=1 n=2"] = {.algo = {1, 2, 3, 0xfedcba9876543210ull, 5, 6, 7, ~0ull}, .microseconds = 12.25};
+  plans["m=3 n=4"] = {.algo = {9}, .microseconds = 0.5};
+  write_gemm_plans(path, kHere, plans);
+  GemmPlanScope other = kHere;
+  other.sm_count = 1320;  // whose text begins like that of 132
+  CHECK(read_gemm_plans(path, other).empty());
+  write_gemm_plans(path, other, {{"m=1 n=2", {.algo = {4}, .microseconds = 1}}});
+
+  const GemmPlanRecords back = read_gemm_plans(path, kHere);
+  REQUIRE(back.size() == 2);
+  CHECK(back.at("m=1 n=2").algo == plans["m=1 n=2"].algo);
+  CHECK(back.at("m=1 n=2").microseconds == 12.25);
+  CHECK(read_gemm_plans(path, other).at("m=1 n=2").algo == GemmAlgoBytes{4});
+
+  std::string content = read_text_file(path);
+  content.replace(content.find("us=12.25"), 8, "us=12,25");
+  write_file_atomically(path, content + "nonsense\n" + kHere.text() + "\tm=5");
+  int64_t damaged = 0;
+  const GemmPlanRecords rest = read_gemm_plans(path, kHere, &damaged);
+  CHECK(damaged == 2);  // the line cut off at the end is no line
+  CHECK(rest.size() == 1);
+  CHECK(rest.count("m=3 n=4") == 1);
+}
