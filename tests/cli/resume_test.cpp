@@ -62,15 +62,15 @@ TEST_CASE("results do not depend on loader threads, recompute, or on YAML agains
 
 TEST_CASE("signals save at the step border; the resumed run equals the straight one") {
   const ScratchFolder a("esm-straight");
-  REQUIRE(run(train_command(tiny_config(a.path()), {"--train.max_steps=40"}), in_repository()).exit_code == 0);
+  REQUIRE(run(train_command(tiny_config(a.path()), {"--train.max_steps=300"}), in_repository()).exit_code == 0);
   const auto expected = metric_rows(a.path() + "/run");
   for (const auto& [signal, code] : {std::pair{SIGTERM, 75}, {SIGUSR1, 75}, {SIGINT, 130}}) {
     CAPTURE(signal);
     const ScratchFolder b("esm-stopped");
     const auto command =
-        train_command(tiny_config(b.path()), {"--train.max_steps=40", "--run.log_every_steps=1", "--resume=auto"});
+        train_command(tiny_config(b.path()), {"--train.max_steps=300", "--run.log_every_steps=1", "--resume=auto"});
     Process process(command, in_repository());
-    REQUIRE(process.wait_for("step 3/40", 60));
+    REQUIRE(process.wait_for("step 3/300", 60));
     process.send(signal);
     process.send(signal);  // a second one right away must not abort the save
     const Finished stopped = process.wait();
@@ -79,7 +79,7 @@ TEST_CASE("signals save at the step border; the resumed run equals the straight 
     CHECK_THAT(stopped.err, ContainsSubstring("--resume auto"));
     REQUIRE(run(command, in_repository()).exit_code == 0);
     CHECK(metric_rows(b.path() + "/run") == expected);
-    CHECK(tensor_hashes(a.path() + "/run", 40) == tensor_hashes(b.path() + "/run", 40));
+    CHECK(tensor_hashes(a.path() + "/run", 300) == tensor_hashes(b.path() + "/run", 300));
   }
 }
 
