@@ -16,18 +16,17 @@ function(esm_library name)
   endif()
 endfunction()
 
-# esm_test(NAME FOLDER [LIBS libs] [REUSE_PCH target] [ARGS args])
+# esm_test(NAME FOLDER [LIBS libs] [REUSE_PCH target])
 #   One Catch2 program test_NAME of FOLDER/*.cpp, run once by CTest as NAME with label cpu. A test case tagged
 #   [slow] is left out there and runs as NAME.slow with label slow.
 function(esm_test name folder)
-  cmake_parse_arguments(arg "" "REUSE_PCH" "LIBS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(arg "" "REUSE_PCH" "LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
   if(NOT sources)
     message(FATAL_ERROR "no test sources in ${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
   endif()
   add_executable(test_${name} ${sources})
   target_link_libraries(test_${name} PRIVATE ${arg_LIBS} esm_test_support esm_options)
-  target_compile_definitions(test_${name} PRIVATE ${arg_DEFINITIONS})
   if(arg_REUSE_PCH)
     # A precompiled header wants the very flags it was made with: -fPIC, not the -fPIE of programs.
     set_target_properties(test_${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -124,14 +123,6 @@ ScratchFolder::ScratchFolder(std::string_view prefix) {
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
-}
-
-int64_t free_bytes(const std::string& path) {
-  struct statvfs info {};
-  const std::string existing = fs::exists(path) ? path : parent_of(path);
-  if (::statvfs(existing.c_str(), &info) != 0)
-    fail<DataError>("cannot ask for free space of {}: {}", path, errno_text());
-  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
 }  // namespace esm

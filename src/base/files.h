@@ -91,9 +91,6 @@ class ScratchFolder {
   std::string path_;
 };
 
-/// Free bytes for ordinary users on the file system of `path` (an existing path or a path whose parent exists).
-int64_t free_bytes(const std::string& path);
-
 /// Text of the current errno.
 std::string errno_text();
 

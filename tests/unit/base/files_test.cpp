@@ -2,10 +2,8 @@
 
 #include <csignal>
 #include <filesystem>
-#include <thread>
 
 #include "base/check.h"
-#include "base/queue.h"
 #include "base/signals.h"
 #include "support/catch.h"
 
@@ -54,21 +52,8 @@ TEST_CASE("a scratch folder goes away with its content") {
     const ScratchFolder scratch("esm-files");
     path = scratch.path();
     write_file_atomically(path + "/x", "x");
-    CHECK(free_bytes(path) > 0);
   }
   CHECK_FALSE(fs::exists(path));
-}
-
-TEST_CASE("bounded queue keeps order, waits, and ends") {
-  BoundedQueue<int> queue(2);
-  std::thread producer([&] {
-    for (int i = 0; i < 100; ++i) queue.push(i);
-    queue.close();
-  });
-  for (int i = 0; i < 100; ++i) CHECK(queue.pop() == i);
-  CHECK_FALSE(queue.pop().has_value());
-  producer.join();
-  CHECK_FALSE(queue.push(1));
 }
 
 TEST_CASE("stop signals set a flag and a quick second one changes nothing") {
