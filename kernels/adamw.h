@@ -4,19 +4,9 @@
 
 #include <cstdint>
 
-#include "kernels/clip.h"
+#include "kernels/update.h"
 
 namespace esm::kernels {
-
-/// What changes from step to step, in device memory, so that one CUDA graph serves all steps.
-struct AdamwDynamic {
-  int64_t updates = 0;  // done, this one included; part of the state of a run
-  double lr = 0;
-  double step_lr = 0;        // lr / (1 - beta1^updates)
-  float inv_sqrt_bias2 = 1;  // 1 / sqrt(1 - beta2^updates)
-  float grad_scale = 0;
-  int32_t skip = 1;  // nothing changes
-};
 
 /// dynamic = values of the next update. A skipped step leaves dynamic->updates alone. One thread, FP64.
 struct AdamwPrepareArgs {

@@ -9,12 +9,11 @@ __global__ void clip_kernel(ClipArgs a) {
   double squares = 0;
   for (int i = 0; i < a.n_sums; ++i) squares += a.sums_of_squares[i];
   const double scored = a.losses->scored;
-  ClipResult result{.loss = 0, .grad_norm = 0, .grad_scale = 0, .skip = 1};
+  ClipResult result{.losses = *a.losses};
   if (scored > 0) {
     const double per_row = 1.0 / scored;
     const double loss = a.losses->loss * per_row, norm = sqrt(squares) * per_row;
-    result.loss = static_cast<float>(loss);
-    result.grad_norm = static_cast<float>(norm);
+    result.grad_norm = norm;
     if (isfinite(loss) && isfinite(norm)) {
       result.skip = 0;
       const double factor = a.max_norm > 0 ? fmin(1.0, a.max_norm / (norm + 1e-6)) : 1.0;

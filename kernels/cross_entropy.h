@@ -6,16 +6,9 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/update.h"
 
 namespace esm::kernels {
-
-/// Sums over the scored rows of a step, on the device. All FP64 (counts are exact below 2^53), so that ranks add them
-/// in one all-reduce.
-struct LossSums {
-  double loss = 0;
-  double scored = 0;
-  double correct = 0;
-};
 
 /// logits [capacity, 64], of which the first `classes` columns count (others are padding of the GEMM and may hold
 /// anything). Per row i < *n_scored with p = softmax(logits + bias), smoothing e:

@@ -85,15 +85,23 @@ __global__ void __launch_bounds__(kThreads, 6) column_sum_kernel(ColumnSumArgs a
 
 __device__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
-__global__ void __launch_bounds__(kThreads) finite_check_kernel(FiniteCheckArgs a) {
-  bool all = true;
-#pragma unroll 4
-  for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < a.n / 4;
-       i += static_cast<int64_t>(gridDim.x) * kThreads) {
-    const float4 v = __ldcs(reinterpret_cast<const float4*>(a.x) + i);
-    all &= finite(v.x) & finite(v.y) & finite(v.z) & finite(v.w);
+__global__ void __launch_bounds__(kThreads) first_nonfinite_kernel(const __grid_constant__ FirstNonfiniteArgs a) {
+  if (*a.wanted == 0) return;
+  uint64_t first = kAllFinite;
+  for (int b = 0; b < a.n_buffers && first == kAllFinite; ++b) {
+    const float4* x = reinterpret_cast<const float4*>(a.buffers[b]);
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+    for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
+         i < a.sizes[b] / 4 && first == kAllFinite; i += stride) {
+      const float4 v = __ldcs(x + i);
+      const float values[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int k = 3; k >= 0; --k)
+        if (!finite(values[k])) first = static_cast<uint64_t>(a.first_buffer + b) << kBufferShift | (4 * i + k);
+    }
   }
-  if (!all) *a.flag = 1;  // whoever writes, writes the same
+  if (first != kAllFinite)
+    atomicMin(reinterpret_cast<unsigned long long*>(a.first), static_cast<unsigned long long>(first));
 }
 
 }  // namespace
@@ -130,11 +138,11 @@ cudaError_t launch(const ColumnSumArgs& args, cudaStream_t stream) {
                 stream);
 }
 
-cudaError_t launch(const FiniteCheckArgs& args, cudaStream_t stream) {
-  if (args.n <= 0) return cudaSuccess;
-  if (args.n % 4 != 0 || !aligned16(args.x)) return cudaErrorInvalidValue;
-  const int64_t blocks = std::min<int64_t>(ceil_div(args.n / 4, kThreads), 8 * kMultiprocessors);
-  return start(finite_check_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream, args);
+cudaError_t launch(const FirstNonfiniteArgs& args, cudaStream_t stream) {
+  if (args.n_buffers < 0 || args.n_buffers > FirstNonfiniteArgs::kMaxBuffers) return cudaErrorInvalidValue;
+  for (int b = 0; b < args.n_buffers; ++b)
+    if (args.sizes[b] < 0 || args.sizes[b] % 4 != 0 || !aligned16(args.buffers[b])) return cudaErrorInvalidValue;
+  return start(first_nonfinite_kernel, dim3(8 * kMultiprocessors), dim3(kThreads), 0, stream, args);
 }
 
 }  // namespace esm::kernels

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/update.h"
 
 namespace esm::kernels {
 
@@ -37,12 +38,17 @@ struct ColumnSumArgs {
 size_t column_sum_workspace(int64_t rows, int64_t cols);
 cudaError_t launch(const ColumnSumArgs& args, cudaStream_t stream);
 
-/// *flag = 1 if an element of x is infinite or NaN; else it is left alone. n is a multiple of 4, x 16-byte aligned.
-struct FiniteCheckArgs {
-  const float* x = nullptr;
-  int64_t n = 0;
-  int32_t* flag = nullptr;
+/// *first = min(*first, place of the first element of the buffers that is infinite or NaN), see kBufferShift. Reads
+/// nothing when *wanted is 0. Buffers are FP32, 16-byte aligned, their sizes multiples of 4.
+struct FirstNonfiniteArgs {
+  static constexpr int kMaxBuffers = 64;
+  const int32_t* wanted = nullptr;
+  int n_buffers = 0;
+  int first_buffer = 0;  // number of buffers[0]
+  const float* buffers[kMaxBuffers] = {};
+  int64_t sizes[kMaxBuffers] = {};
+  uint64_t* first = nullptr;
 };
-cudaError_t launch(const FiniteCheckArgs& args, cudaStream_t stream);
+cudaError_t launch(const FirstNonfiniteArgs& args, cudaStream_t stream);
 
 }  // namespace esm::kernels

@@ -7,8 +7,6 @@ namespace esm {
 namespace device {
 namespace {
 
-constexpr int64_t kScalarBytes = 4096;
-
 int made_current(int index) {
   use_device(index);
   return index;
@@ -16,8 +14,7 @@ int made_current(int index) {
 
 }  // namespace
 
-CudaQueue::CudaQueue(int index_, const GemmOptions& options)
-    : index(made_current(index_)), gemm(options), scalars("scalars of operations", kScalarBytes) {}
+CudaQueue::CudaQueue(int index_, const GemmOptions& options) : index(made_current(index_)), gemm(options) {}
 
 }  // namespace device
 

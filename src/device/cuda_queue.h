@@ -1,7 +1,6 @@
 // What a process uses of one CUDA device.
 #pragma once
 #include "device/gemm.h"
-#include "device/memory.h"
 #include "device/stream.h"
 
 namespace esm::device {
@@ -11,8 +10,7 @@ struct CudaQueue {
 
   int index;  // made current before anything below is
   Stream stream;
-  GemmContext gemm;      // for `stream` only
-  DeviceBuffer scalars;  // a few numbers that the host hands to the next kernel, in stream order
+  GemmContext gemm;  // for `stream` only
 };
 
 }  // namespace esm::device

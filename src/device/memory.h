@@ -31,6 +31,9 @@ MemoryInfo device_memory();
 /// Queues a copy of `bytes` from page-locked host memory to the device.
 void copy_to_device(const void* from, void* to, int64_t bytes, StreamHandle stream);
 
+/// The other way; both return at once.
+void copy_to_host(const void* from, void* to, int64_t bytes, StreamHandle stream);
+
 /// Memory of the current device, aligned to 256 bytes, contents undefined. Freed on destruction, which waits for the
 /// device; move-only.
 class DeviceBuffer {

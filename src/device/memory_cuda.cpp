@@ -18,6 +18,10 @@ void copy_to_device(const void* from, void* to, int64_t bytes, StreamHandle stre
   ESM_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream));
 }
 
+void copy_to_host(const void* from, void* to, int64_t bytes, StreamHandle stream) {
+  ESM_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+}
+
 DeviceBuffer::DeviceBuffer(const std::string& purpose, int64_t bytes) {
   ESM_CHECK(bytes >= 0, "{}: {} bytes", purpose, bytes);
   if (bytes == 0) return;

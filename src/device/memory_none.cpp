@@ -17,6 +17,10 @@ void copy_to_device(const void*, void*, int64_t, StreamHandle) {
   fail<DeviceError>("this program was built without CUDA: it has no device memory");
 }
 
+void copy_to_host(const void*, void*, int64_t, StreamHandle) {
+  fail<DeviceError>("this program was built without CUDA: it has no device memory");
+}
+
 DeviceBuffer::DeviceBuffer(const std::string& purpose, int64_t bytes) {
   fail<DeviceError>("this program was built without CUDA: no device memory for {} ({} bytes)", purpose, bytes);
 }

@@ -7,6 +7,16 @@
 
 namespace esm::device {
 
+/// While one lives, Event::synchronize() and Stream::synchronize() of this thread are InternalErrors: for tests that a
+/// step queues all its work without waiting for the device.
+class ForbidWaiting {
+ public:
+  ForbidWaiting();
+  ~ForbidWaiting();
+  ForbidWaiting(const ForbidWaiting&) = delete;
+  ForbidWaiting& operator=(const ForbidWaiting&) = delete;
+};
+
 /// A point in a stream's work. Move-only.
 class Event {
  public:

@@ -4,6 +4,18 @@
 #include "device/cuda_check.h"
 
 namespace esm::device {
+namespace {
+
+thread_local int waiting_forbidden = 0;
+
+void about_to_wait(const char* what) {
+  ESM_CHECK(waiting_forbidden == 0, "the host waits for {} where it must not", what);
+}
+
+}  // namespace
+
+ForbidWaiting::ForbidWaiting() { ++waiting_forbidden; }
+ForbidWaiting::~ForbidWaiting() { --waiting_forbidden; }
 
 Event::Event(Timing timing) {
   ESM_CUDA(cudaEventCreateWithFlags(&event_, timing == Timing::kOn ? cudaEventDefault : cudaEventDisableTiming));
@@ -15,7 +27,11 @@ Event::~Event() {
 
 void Event::record(StreamHandle stream) { ESM_CUDA(cudaEventRecord(event_, stream)); }
 
-void Event::synchronize() const { ESM_CUDA(cudaEventSynchronize(event_)); }
+void Event::synchronize() const {
+  if (done()) return;
+  about_to_wait("an event");
+  ESM_CUDA(cudaEventSynchronize(event_));
+}
 
 bool Event::done() const {
   const cudaError_t status = cudaEventQuery(event_);
@@ -44,7 +60,10 @@ Stream::~Stream() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-void Stream::synchronize() const { ESM_CUDA(cudaStreamSynchronize(stream_)); }
+void Stream::synchronize() const {
+  about_to_wait("a stream");
+  ESM_CUDA(cudaStreamSynchronize(stream_));
+}
 
 void Stream::wait(const Event& event) const { ESM_CUDA(cudaStreamWaitEvent(stream_, event.get(), 0)); }
 

@@ -10,6 +10,9 @@ namespace {
 
 }  // namespace
 
+ForbidWaiting::ForbidWaiting() = default;
+ForbidWaiting::~ForbidWaiting() = default;
+
 Event::Event(Timing) { no_cuda(); }
 Event::~Event() = default;
 void Event::record(StreamHandle) { no_cuda(); }

@@ -110,6 +110,14 @@ struct BatchStage::Impl {
   }
 };
 
+std::vector<int64_t> StagedBatch::shape() const {
+  std::vector<int64_t> shape{pack.tokens, pack.segments(), pack.max_seqlen, scored.rows.numel()};
+  for (const at::Tensor& x :
+       {pack.ids, pack.cu_seqlens, pack.is_dummy, pack.positions, scored.rows, scored.targets, scored.counts})
+    shape.push_back(reinterpret_cast<int64_t>(x.data_ptr()));
+  return shape;
+}
+
 BatchStage::BatchStage(const Context& context, const Limits& limits) : impl_(std::make_unique<Impl>(context, limits)) {}
 
 BatchStage::~BatchStage() = default;

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "data/batch.h"
 #include "nn/lm_head.h"
@@ -17,6 +18,9 @@ namespace esm::models {
 struct StagedBatch {
   ops::Pack pack;
   nn::LmHead::Scored scored;
+
+  /// Sizes and addresses: equal for two batches exactly if work on them differs in nothing but the data.
+  std::vector<int64_t> shape() const;
 };
 
 class BatchStage {

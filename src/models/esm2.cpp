@@ -11,6 +11,7 @@
 #include "ops/cast.h"
 #include "ops/linear.h"
 #include "ops/place.h"
+#include "ops/replay.h"
 
 // T packed tokens, D hidden, F ffn, H heads, V vocabulary; x_[l] is the input of layer l.
 
@@ -150,6 +151,23 @@ struct Esm2::Impl {
     encode(pack, [](int64_t, const nn::EncoderLayerSaved&) {});
   }
 
+  /// Adds to the gradients and to `sums`.
+  void forward_backward(const StagedBatch& batch) {
+    const ops::Pack& pack = batch.pack;
+    encode(pack);
+    const at::Tensor dx = dx_buffer.narrow(0, 0, pack.tokens);
+    dx.zero_();
+    head->loss_and_gradient(ws, x(config.layers, pack.tokens), batch.scored, options.label_smoothing, sums, dx);
+    ops::add_column_sums(ws, dx, layers.back().output_bias_gradient());
+    const nn::EncoderScratch some = scratch.narrow(pack.tokens);
+    for (int64_t l = config.layers - 1; l >= 0; --l) {
+      const nn::EncoderLayerSaved kept = saved(l, pack.tokens);
+      if (options.recompute) layers[l].forward(ws, pack, rotary, some, kept, {});
+      layers[l].backward(ws, pack, rotary, some, kept, dx, l > 0 ? layers[l - 1].output_bias_gradient() : at::Tensor());
+    }
+    embedding->backward(ws, pack, factors.narrow(0, 0, pack.tokens), dx);
+  }
+
   Esm2Config config;
   ModelOptions options;
   ops::Workspace ws;
@@ -168,7 +186,9 @@ struct Esm2::Impl {
   nn::EncoderScratch scratch;
   at::Tensor dx_buffer;
   at::Tensor factors;  // of the embedding's rows
-  at::Tensor sums;     // ops::make_loss_sums(), since the last take_sums()
+  at::Tensor sums;     // ops::make_loss_sums(), since begin_step()
+  ops::Replay replay;  // of accumulate()
+  int64_t replay_generation = 0;
 };
 
 Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelOptions& options_)
@@ -176,7 +196,8 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
       options(options_),
       ws(context),
       inv_freq(choose_inv_freq(config_, options_)),
-      rotary(ops::rotary_table(context, options_.tokens_per_batch, inv_freq)) {
+      rotary(ops::rotary_table(context, options_.tokens_per_batch, inv_freq)),
+      replay(context, options_.graphs) {
   const nn::EncoderLayerShape shape = layer_shape(config);
   add_unit(context, "embedding", nn::TokenEmbedding::declare(embedding_shape(context, config)));
   for (int64_t l = 0; l < config.layers; ++l)
@@ -229,28 +250,13 @@ void Esm2::accumulate(const data::Batch& batch) {
   ESM_CHECK(impl_->options.training, "this model was made without gradients");
   if (batch.n_scored() == 0) return;
   Impl& m = *impl_;
-  const auto [pack, scored] = m.stage->stage(batch);
-  m.encode(pack);
-
-  const at::Tensor dx = m.dx_buffer.narrow(0, 0, pack.tokens);
-  dx.zero_();
-  m.head->loss_and_gradient(m.ws, m.x(m.config.layers, pack.tokens), scored, m.options.label_smoothing, m.sums, dx);
-  ops::add_column_sums(m.ws, dx, m.layers.back().output_bias_gradient());
-  const nn::EncoderScratch scratch = m.scratch.narrow(pack.tokens);
-  for (int64_t l = m.config.layers - 1; l >= 0; --l) {
-    const nn::EncoderLayerSaved saved = m.saved(l, pack.tokens);
-    if (m.options.recompute) m.layers[l].forward(m.ws, pack, m.rotary, scratch, saved, {});
-    m.layers[l].backward(m.ws, pack, m.rotary, scratch, saved, dx,
-                         l > 0 ? m.layers[l - 1].output_bias_gradient() : at::Tensor());
-  }
-  m.embedding->backward(m.ws, pack, m.factors.narrow(0, 0, pack.tokens), dx);
+  const StagedBatch staged = m.stage->stage(batch);
+  if (m.replay_generation != m.ws.generation()) m.replay.clear();
+  m.replay_generation = m.ws.generation();
+  m.replay.run(staged.shape(), [&] { m.forward_backward(staged); });
 }
 
-LossSums Esm2::take_sums() {
-  const ops::LossSums sums = ops::read_loss_sums(impl_->sums);
-  impl_->sums.zero_();
-  return {.loss_sum = sums.loss, .n_scored = sums.scored, .n_correct = sums.correct};
-}
+const at::Tensor& Esm2::loss_sums() const { return impl_->sums; }
 
 LossSums Esm2::evaluate(const data::Batch& batch) {
   if (batch.n_scored() == 0) return {};

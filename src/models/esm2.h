@@ -39,7 +39,7 @@ class Esm2 final : public Model {
 
   std::span<nn::UnitStorage* const> units() override;
   void accumulate(const data::Batch& batch) override;
-  LossSums take_sums() override;
+  const at::Tensor& loss_sums() const override;
   LossSums evaluate(const data::Batch& batch) override;
   std::vector<MemoryPart> activation_memory() const override;
 

@@ -10,6 +10,7 @@
 #include "data/batch.h"
 #include "nn/storage.h"
 #include "ops/attention_cuda.h"
+#include "ops/cross_entropy.h"
 
 namespace esm::models {
 
@@ -48,6 +49,8 @@ struct ModelOptions {
   std::vector<float> inv_freq;
   /// Attention on a CUDA device; none: the fastest one that can do it.
   std::optional<ops::AttentionKind> attention;
+  /// On a CUDA device accumulate() is replayed as a graph; changes no bit of the result.
+  bool graphs = false;
 };
 
 class Model {
@@ -57,16 +60,24 @@ class Model {
   /// In forward order: embedding, layers, head. Same objects for the model's lifetime.
   virtual std::span<nn::UnitStorage* const> units() = 0;
 
-  /// Adds the gradient of the sum of token losses to kGrad of every unit, and the sums to what take_sums() will return.
-  /// batch.budget() may be anything up to T that is a multiple of 128. With label smoothing the loss is the smoothed
-  /// one. A batch without scored rows adds nothing. Bit-equal from run to run for one number of threads. On a CUDA
-  /// device the work is queued, not awaited.
+  /// Adds the gradient of the sum of token losses to kGrad of every unit, and the sums to loss_sums(). batch.budget()
+  /// may be anything up to T that is a multiple of 128. With label smoothing the loss is the smoothed one. A batch
+  /// without scored rows adds nothing. Bit-equal from run to run for one number of threads. On a CUDA device the work
+  /// is queued, not awaited.
   virtual void accumulate(const data::Batch& batch) = 0;
-  /// Sums over all batches since the last call. Waits for the device.
-  virtual LossSums take_sums() = 0;
+  /// [3] FP64 where the model works, the same memory all the time: kernels::LossSums since begin_step().
+  virtual const at::Tensor& loss_sums() const = 0;
+  /// Queues the zeroing of gradients and sums.
+  void begin_step() {
+    zero_grad();
+    loss_sums().zero_();
+  }
+  /// accumulate() of one batch alone, as far as the sums go. Waits for the device.
   LossSums forward_backward(const data::Batch& batch) {
+    loss_sums().zero_();
     accumulate(batch);
-    return take_sums();
+    const ops::LossSums sums = ops::read_loss_sums(loss_sums());
+    return {.loss_sum = sums.loss, .n_scored = sums.scored, .n_correct = sums.correct};
   }
 
   /// The plain (unsmoothed) loss; touches no gradient.

@@ -42,7 +42,18 @@ void cross_entropy(Workspace& ws, const CrossEntropyArgs& a);
 
 void cast(const Context& context, const at::Tensor& from, const at::Tensor& to);
 void adamw(const Context& context, const AdamWArgs& a);
-/// Waits for the device.
-double sum_of_squares(const Context& context, std::span<const at::Tensor> tensors);
+
+/// FP64 sums that sum_of_squares() makes of so many tensors, and bytes of its workspace.
+int64_t sums_of_squares(size_t tensors);
+int64_t sum_of_squares_workspace();
+void sum_of_squares(const Context& context, std::span<const at::Tensor> tensors, const at::Tensor& workspace,
+                    const at::Tensor& squares);
+struct DecideUpdate {
+  std::span<const at::Tensor> gradients;
+  at::Tensor squares, loss_sums, lr;
+  double max_norm, beta1, beta2;
+  at::Tensor numbers;
+};
+void decide_update(const Context& context, const DecideUpdate& a);
 
 }  // namespace esm::ops::cuda

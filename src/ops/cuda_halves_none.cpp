@@ -33,6 +33,9 @@ void scatter_rows(const Context&, const at::Tensor&, const Rows&, const at::Tens
 void cross_entropy(Workspace&, const CrossEntropyArgs&) { no_cuda(); }
 void cast(const Context&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
 void adamw(const Context&, const AdamWArgs&) { no_cuda(); }
-double sum_of_squares(const Context&, std::span<const at::Tensor>) { no_cuda(); }
+int64_t sums_of_squares(size_t) { no_cuda(); }
+int64_t sum_of_squares_workspace() { no_cuda(); }
+void sum_of_squares(const Context&, std::span<const at::Tensor>, const at::Tensor&, const at::Tensor&) { no_cuda(); }
+void decide_update(const Context&, const DecideUpdate&) { no_cuda(); }
 
 }  // namespace esm::ops::cuda

@@ -1,15 +1,13 @@
-// Casts, sums of squares, AdamW.
+// Casts, the decision on an update, AdamW.
 #include <algorithm>
-#include <cmath>
 
 #include "device/cuda_check.h"
-#include "device/cuda_queue.h"
 #include "kernels/adamw.h"
 #include "kernels/cast.h"
+#include "kernels/clip.h"
 #include "kernels/reduce.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_tensor.h"
-#include "ops/place.h"
 
 namespace esm::ops::cuda {
 
@@ -20,41 +18,72 @@ void cast(const Context& context, const at::Tensor& from, const at::Tensor& to) 
       context.stream()));
 }
 
-double sum_of_squares(const Context& context, std::span<const at::Tensor> tensors) {
-  using Args = kernels::SumOfSquaresArgs;
-  const size_t launches = (tensors.size() + Args::kMaxBuffers - 1) / Args::kMaxBuffers;
-  const at::Tensor sums = at::empty({static_cast<int64_t>(launches)}, options(context, at::kDouble));
-  const at::Tensor workspace =
-      at::empty({static_cast<int64_t>(kernels::sum_of_squares_workspace())}, options(context, at::kByte));
-  for (size_t i = 0; i < launches; ++i) {
-    const auto some = tensors.subspan(i * Args::kMaxBuffers,
-                                      std::min<size_t>(Args::kMaxBuffers, tensors.size() - i * Args::kMaxBuffers));
-    Args args{.n_buffers = static_cast<int>(some.size()),
-              .sum = sums.data_ptr<double>() + i,
-              .workspace = workspace.data_ptr()};
-    for (size_t k = 0; k < some.size(); ++k) {
-      args.buffers[k] = pointer<float>(some[k]);
-      args.sizes[k] = some[k].numel();
-    }
-    ESM_CUDA(kernels::launch(args, context.stream()));
+int64_t sums_of_squares(size_t tensors) {
+  constexpr size_t kEach = kernels::SumOfSquaresArgs::kMaxBuffers;
+  return static_cast<int64_t>((tensors + kEach - 1) / kEach);
+}
+
+int64_t sum_of_squares_workspace() { return static_cast<int64_t>(kernels::sum_of_squares_workspace()); }
+
+namespace {
+
+/// Calls body(first, some) for at most `most` tensors at a time.
+template <class Body>
+void in_parts(std::span<const at::Tensor> tensors, size_t most, const Body& body) {
+  for (size_t first = 0; first < tensors.size(); first += most)
+    body(first, tensors.subspan(first, std::min(most, tensors.size() - first)));
+}
+
+template <class Args>
+void set_buffers(Args& args, std::span<const at::Tensor> tensors) {
+  args.n_buffers = static_cast<int>(tensors.size());
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    args.buffers[k] = pointer<float>(tensors[k]);
+    args.sizes[k] = tensors[k].numel();
   }
-  const at::Tensor here = sums.cpu();
-  double total = 0;
-  for (size_t i = 0; i < launches; ++i) total += here.const_data_ptr<double>()[i];
-  return total;
+}
+
+kernels::UpdateNumbers* numbers_of(const at::Tensor& tensor) {
+  return static_cast<kernels::UpdateNumbers*>(raw(tensor));
+}
+
+}  // namespace
+
+void sum_of_squares(const Context& context, std::span<const at::Tensor> tensors, const at::Tensor& workspace,
+                    const at::Tensor& squares) {
+  double* sum = pointer<double>(squares);
+  in_parts(tensors, kernels::SumOfSquaresArgs::kMaxBuffers, [&](size_t, std::span<const at::Tensor> some) {
+    kernels::SumOfSquaresArgs args{.sum = sum++, .workspace = raw(workspace)};
+    set_buffers(args, some);
+    ESM_CUDA(kernels::launch(args, context.stream()));
+  });
+}
+
+void decide_update(const Context& context, const DecideUpdate& a) {
+  kernels::UpdateNumbers* numbers = numbers_of(a.numbers);
+  ESM_CUDA(
+      kernels::launch(kernels::ClipArgs{.n_sums = static_cast<int>(a.squares.numel()),
+                                        .sums_of_squares = pointer<double>(a.squares),
+                                        .losses = reinterpret_cast<kernels::LossSums*>(pointer<double>(a.loss_sums)),
+                                        .max_norm = a.max_norm,
+                                        .result = &numbers->clip},
+                      context.stream()));
+  ESM_CUDA(cudaMemsetAsync(&numbers->first_nonfinite, 0xff, sizeof numbers->first_nonfinite, context.stream()));
+  in_parts(a.gradients, kernels::FirstNonfiniteArgs::kMaxBuffers, [&](size_t first, std::span<const at::Tensor> some) {
+    kernels::FirstNonfiniteArgs args{
+        .wanted = &numbers->clip.skip, .first_buffer = static_cast<int>(first), .first = &numbers->first_nonfinite};
+    set_buffers(args, some);
+    ESM_CUDA(kernels::launch(args, context.stream()));
+  });
+  ESM_CUDA(kernels::launch(kernels::AdamwPrepareArgs{.lr = static_cast<const double*>(raw(a.lr)),
+                                                     .clip = &numbers->clip,
+                                                     .beta1 = a.beta1,
+                                                     .beta2 = a.beta2,
+                                                     .dynamic = &numbers->adamw},
+                           context.stream()));
 }
 
 void adamw(const Context& context, const AdamWArgs& a) {
-  const double step = static_cast<double>(a.step);
-  const kernels::AdamwDynamic dynamic{.updates = a.step,
-                                      .lr = a.lr,
-                                      .step_lr = a.lr / (1 - std::pow(a.beta1, step)),
-                                      .inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(a.beta2, step))),
-                                      .grad_scale = static_cast<float>(a.grad_scale),
-                                      .skip = 0};
-  auto* on_device = context.cuda->scalars.as<kernels::AdamwDynamic>();
-  // From pageable memory: the call returns when the few bytes have been taken over.
-  ESM_CUDA(cudaMemcpyAsync(on_device, &dynamic, sizeof dynamic, cudaMemcpyHostToDevice, context.stream()));
   kernels::AdamwArgs args{.master_format = kernels::MasterFormat::kF32,
                           .moment_format = kernels::MomentFormat::kF32,
                           .master = pointer<float>(a.master),
@@ -63,13 +92,17 @@ void adamw(const Context& context, const AdamWArgs& a) {
                           .exp_avg_sq = raw(a.exp_avg_sq),
                           .grad = pointer<float>(a.grad),
                           .n = a.master.numel(),
+                          .groups = pointer<uint8_t>(a.groups),
                           .beta1 = static_cast<float>(a.beta1),
                           .beta2 = static_cast<float>(a.beta2),
                           .one_minus_beta1 = static_cast<float>(1 - a.beta1),
                           .one_minus_beta2 = static_cast<float>(1 - a.beta2),
                           .eps = static_cast<float>(a.eps),
-                          .dynamic = on_device};
-  args.group[0] = {.lr_factor = 1, .weight_decay = a.weight_decay};
+                          .dynamic = &numbers_of(a.numbers)->adamw};
+  static_assert(kernels::AdamwArgs::kMaxGroups == AdamWArgs::kMaxGroups &&
+                kernels::AdamwArgs::kGroupElements == AdamWArgs::kGroupElements);
+  for (size_t g = 0; g < a.group.size(); ++g)
+    args.group[g] = {.lr_factor = a.group[g].lr_factor, .weight_decay = a.group[g].weight_decay};
   ESM_CUDA(kernels::launch(args, context.stream()));
 }
 

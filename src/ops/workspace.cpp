@@ -16,7 +16,11 @@ Workspace::~Workspace() = default;
 
 at::Tensor Workspace::floats(Slot slot, int64_t numel) {
   at::Tensor& block = blocks_[slot];
-  if (!block.defined() || block.numel() < numel) block = at::empty({numel}, options(context_, at::kFloat));
+  if (!block.defined() || block.numel() < numel) {
+    block.reset();  // first, so that both need not fit
+    block = at::empty({numel}, options(context_, at::kFloat));
+    ++generation_;
+  }
   return block.narrow(0, 0, numel);
 }
 

@@ -33,6 +33,8 @@ class Workspace {
   /// The same as at least `bytes` bytes.
   void* scratch(Slot slot, size_t bytes);
 
+  /// Changes whenever a block moves: addresses that were handed out before are stale then.
+  int64_t generation() const { return generation_; }
   /// Bytes held by now.
   int64_t bytes() const;
 
@@ -43,6 +45,7 @@ class Workspace {
  private:
   Context context_;
   std::vector<at::Tensor> blocks_;
+  int64_t generation_ = 0;
 };
 
 }  // namespace esm::ops

@@ -92,21 +92,24 @@ BenchStepResult bench_step(const RunConfig& given, const BenchStepOptions& optio
   const Context context = open_device(config);
   const auto model = build_model(context, config, /*training=*/true, {});
   model->init_parameters(kSeed);
-  Optimizer optimizer(context, model->units(), config.optimizer);
+  Optimizer optimizer(context, model->units(), config.optimizer, config.cuda_graph);
+  StepQueue queue(context, optimizer);
   const auto comm = dist::make_single_comm();
   std::vector<data::Batch> batches;
   for (uint64_t i = 0; i < kBatches; ++i) batches.push_back(synthetic_batch(config, options, kSeed + i));
   size_t next = 0;
-  const StepParts parts{*model, [&](data::Batch& batch) { batch = batches[next++ % kBatches]; }, optimizer, *comm,
-                        config};
+  const StepParts parts{
+      *model, [&](data::Batch& batch) { batch = batches[next++ % kBatches]; }, optimizer, queue, *comm, config};
 
   BenchStepResult result;
   std::vector<double> times;
   synchronize(context);
   auto start = std::chrono::steady_clock::now();
-  for (int64_t step = 0; step < options.warmup_steps + options.steps; ++step) {
-    const StepOutcome outcome = train_step(parts, step);
-    synchronize(context);
+  const int64_t steps = options.warmup_steps + options.steps;
+  train_step(parts, 0);
+  for (int64_t step = 0; step < steps; ++step) {
+    if (step + 1 < steps) train_step(parts, step + 1);  // as the trainer does: one step ahead
+    const StepOutcome outcome = queue.pop();
     const auto now = std::chrono::steady_clock::now();
     if (step == 0) result.first_loss = outcome.loss();
     result.last_loss = outcome.loss();

@@ -1,11 +1,9 @@
 #include "train/optimizer.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/check.h"
-#include "base/narrow.h"
-#include "ops/adamw.h"
-#include "ops/grad_norm.h"
+#include "ops/place.h"
 
 namespace esm::train {
 
@@ -30,18 +28,26 @@ bool is_name_prefix(const std::string& prefix, const std::string& name) {
          (name.size() == prefix.size() || prefix.empty() || prefix.back() == '.' || name[prefix.size()] == '.');
 }
 
+std::vector<at::Tensor> gradients_of(std::span<nn::UnitStorage* const> units) {
+  std::vector<at::Tensor> gradients;
+  for (const nn::UnitStorage* unit : units) gradients.push_back(unit->flat(Role::kGrad));
+  return gradients;
+}
+
 }  // namespace
 
-Optimizer::Optimizer(const Context& context, std::span<nn::UnitStorage* const> units, const OptimizerSection& config)
+Optimizer::Optimizer(const Context& context, std::span<nn::UnitStorage* const> units, const OptimizerSection& config,
+                     bool graphs)
     : context_(context),
-      units_(units.begin(), units.end()),
       config_(config),
-      multipliers_(config.lr_multipliers.begin(), config.lr_multipliers.end()) {
+      multipliers_(config.lr_multipliers.begin(), config.lr_multipliers.end()),
+      control_(context, gradients_of(units)),
+      replay_(context, graphs) {
   std::vector<bool> prefix_used(multipliers_.size(), false);
-  for (nn::UnitStorage* unit : units_) {
+  for (nn::UnitStorage* unit : units) {
     unit->allocate(Role::kExpAvg);
     unit->allocate(Role::kExpAvgSq);
-    add_runs(*unit, prefix_used);
+    units_.push_back(make_unit(*unit, prefix_used));
   }
   for (size_t i = 0; i < multipliers_.size(); ++i)
     if (!prefix_used[i])
@@ -51,62 +57,67 @@ Optimizer::Optimizer(const Context& context, std::span<nn::UnitStorage* const> u
           multipliers_[i].first);
 }
 
-void Optimizer::add_runs(nn::UnitStorage& unit, std::vector<bool>& prefix_used) {
-  const size_t first = runs_.size();
-  const auto& entries = unit.entries();
+ops::AdamWGroup Optimizer::group_of(const nn::ParamSpec& spec, std::vector<bool>& prefix_used) const {
+  ops::AdamWGroup group{.weight_decay = config_.weight_decay};
+  size_t longest = 0;
+  for (size_t k = 0; k < multipliers_.size(); ++k) {
+    const auto& [prefix, factor] = multipliers_[k];
+    if (!is_name_prefix(prefix, spec.name)) continue;
+    prefix_used[k] = true;
+    if (prefix.size() >= longest) group.lr_factor = factor;
+    longest = std::max(longest, prefix.size());
+  }
+  if (!config_.decay_norms_and_biases && is_norm_or_bias(spec.kind)) group.weight_decay = 0;
+  return group;
+}
+
+Optimizer::Unit Optimizer::make_unit(nn::UnitStorage& storage, std::vector<bool>& prefix_used) const {
+  constexpr int64_t kBlock = ops::AdamWArgs::kGroupElements;
+  static_assert(nn::UnitStorage::kAlignment % kBlock == 0);
+  Unit unit{.storage = &storage, .group = {}, .groups = at::zeros({storage.flat_numel() / kBlock}, at::kByte)};
+  const auto& entries = storage.entries();
   for (size_t i = 0; i < entries.size(); ++i) {
-    Run run{&unit, entries[i].offset, i + 1 < entries.size() ? entries[i + 1].offset : unit.flat_numel(), 1.0,
-            config_.weight_decay};
-    size_t longest = 0;
-    for (size_t k = 0; k < multipliers_.size(); ++k) {
-      const auto& [prefix, factor] = multipliers_[k];
-      if (!is_name_prefix(prefix, entries[i].spec.name)) continue;
-      prefix_used[k] = true;
-      if (prefix.size() >= longest) run.lr_factor = factor;
-      longest = std::max(longest, prefix.size());
-    }
-    if (!config_.decay_norms_and_biases && is_norm_or_bias(entries[i].spec.kind)) run.weight_decay = 0;
-    if (runs_.size() > first && runs_.back().lr_factor == run.lr_factor &&
-        runs_.back().weight_decay == run.weight_decay)
-      runs_.back().end = run.end;
-    else
-      runs_.push_back(run);
+    const ops::AdamWGroup group = group_of(entries[i].spec, prefix_used);
+    const auto known = std::find(unit.group.begin(), unit.group.end(), group);
+    const int64_t begin = entries[i].offset,
+                  end = i + 1 < entries.size() ? entries[i + 1].offset : storage.flat_numel();
+    unit.groups.narrow(0, begin / kBlock, (end - begin) / kBlock).fill_(known - unit.group.begin());
+    if (known == unit.group.end()) unit.group.push_back(group);
   }
+  unit.groups = unit.groups.to(ops::device_of(context_));
+  return unit;
 }
 
-double Optimizer::grad_sum_of_squares() const {
-  std::vector<at::Tensor> gradients;
-  for (const nn::UnitStorage* unit : units_) gradients.push_back(unit->flat(Role::kGrad));
-  return ops::sum_of_squares(context_, gradients);
-}
-
-std::string Optimizer::nonfinite_parameter() const {
-  for (const nn::UnitStorage* unit : units_)
-    for (const nn::ParamEntry& entry : unit->entries()) {
-      const int64_t padded = round_up(entry.numel, nn::UnitStorage::kAlignment);
-      if (!std::isfinite(ops::sum_of_squares(context_, unit->flat(Role::kGrad).narrow(0, entry.offset, padded))))
-        return entry.spec.name;
+void Optimizer::update(const at::Tensor& loss_sums, double lr, double clip_norm) {
+  control_.set_lr(lr);
+  replay_.run({reinterpret_cast<int64_t>(loss_sums.data_ptr())}, [&] {
+    control_.sum_squares();
+    control_.decide(loss_sums, {.max_norm = clip_norm, .beta1 = config_.beta1, .beta2 = config_.beta2});
+    for (const Unit& unit : units_) {
+      const auto flat = [&](Role role) { return unit.storage->flat(role); };
+      ops::adamw(context_, {.master = flat(Role::kMaster),
+                            .grad = flat(Role::kGrad),
+                            .exp_avg = flat(Role::kExpAvg),
+                            .exp_avg_sq = flat(Role::kExpAvgSq),
+                            .compute = unit.storage->has_compute_copy() ? flat(Role::kCompute) : at::Tensor(),
+                            .numbers = control_.numbers(),
+                            .groups = unit.groups,
+                            .group = unit.group,
+                            .beta1 = config_.beta1,
+                            .beta2 = config_.beta2,
+                            .eps = config_.eps});
     }
-  return "";
+  });
 }
 
-void Optimizer::update(double lr, double grad_scale) {
-  ++updates_;
-  for (const Run& run : runs_) {
-    const auto part = [&](Role role) { return run.unit->flat(role).narrow(0, run.begin, run.end - run.begin); };
-    ops::adamw(context_, {.master = part(Role::kMaster),
-                          .grad = part(Role::kGrad),
-                          .exp_avg = part(Role::kExpAvg),
-                          .exp_avg_sq = part(Role::kExpAvgSq),
-                          .compute = run.unit->has_compute_copy() ? part(Role::kCompute) : at::Tensor(),
-                          .lr = lr * run.lr_factor,
-                          .beta1 = config_.beta1,
-                          .beta2 = config_.beta2,
-                          .eps = config_.eps,
-                          .weight_decay = run.weight_decay,
-                          .grad_scale = grad_scale,
-                          .step = updates_});
-  }
+std::string Optimizer::parameter_at(uint64_t place) const {
+  if (place == kernels::kAllFinite) return "";
+  const nn::UnitStorage& unit = *units_.at(place >> kernels::kBufferShift).storage;
+  const auto element = static_cast<int64_t>(place & ((uint64_t{1} << kernels::kBufferShift) - 1));
+  std::string name;
+  for (const nn::ParamEntry& entry : unit.entries())
+    if (entry.offset <= element) name = entry.spec.name;
+  return name;
 }
 
 }  // namespace esm::train

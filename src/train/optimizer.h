@@ -7,42 +7,49 @@
 
 #include "device/context.h"
 #include "nn/storage.h"
+#include "ops/adamw.h"
+#include "ops/replay.h"
+#include "ops/update.h"
 #include "train/run_config.h"
 
 namespace esm::train {
 
 class Optimizer {
  public:
-  /// Allocates both moments of every unit. Throws ConfigError when a prefix of lr_multipliers matches no parameter.
-  Optimizer(const Context& context, std::span<nn::UnitStorage* const> units, const OptimizerSection& config);
+  /// Allocates both moments of every unit. On a CUDA device updates are replayed as a graph if `graphs`. Throws
+  /// ConfigError when a prefix of lr_multipliers matches no parameter.
+  Optimizer(const Context& context, std::span<nn::UnitStorage* const> units, const OptimizerSection& config,
+            bool graphs = false);
 
-  /// Sum of squares of all gradients as they stand; not finite when an element is not.
-  double grad_sum_of_squares() const;
-  /// Full name of a parameter whose gradient holds a NaN or an infinity, "" when there is none.
-  std::string nonfinite_parameter() const;
+  /// Queues one update from gradients of the summed loss and loss_sums ([3] FP64, models::Model): norm of the mean
+  /// gradient, clipping to clip_norm (0: none), master weights and moments, then the compute copies; nothing of it when
+  /// nothing is scored or something is not finite. Waits for nothing.
+  void update(const at::Tensor& loss_sums, double lr, double clip_norm);
+  /// kernels::UpdateNumbers of the last update, as bytes where the model works.
+  const at::Tensor& numbers() const { return control_.numbers(); }
 
-  /// One update: master weights and moments from gradient * grad_scale, then the compute copies.
-  void update(double lr, double grad_scale);
+  /// Full name of the parameter at kernels::UpdateNumbers::first_nonfinite; "" when all is finite.
+  std::string parameter_at(uint64_t place) const;
 
-  /// Updates done; part of the state of a run (bias correction).
-  int64_t updates() const { return updates_; }
-  void set_updates(int64_t updates) { updates_ = updates; }
+  /// Updates done; part of the state of a run (bias correction). Waits for the device.
+  int64_t updates() const { return control_.updates(); }
+  void set_updates(int64_t updates) { control_.set_updates(updates); }
 
  private:
-  // Neighbouring parameters with equal settings, updated in one call.
-  struct Run {
-    nn::UnitStorage* unit;
-    int64_t begin, end;  // elements of the flat buffers
-    double lr_factor, weight_decay;
+  struct Unit {
+    nn::UnitStorage* storage;
+    std::vector<ops::AdamWGroup> group;
+    at::Tensor groups;  // uint8 [flat_numel / 64], group of each 64 elements
   };
-  void add_runs(nn::UnitStorage& unit, std::vector<bool>& prefix_used);
+  Unit make_unit(nn::UnitStorage& storage, std::vector<bool>& prefix_used) const;
+  ops::AdamWGroup group_of(const nn::ParamSpec& spec, std::vector<bool>& prefix_used) const;
 
   Context context_;
-  std::vector<nn::UnitStorage*> units_;
   OptimizerSection config_;
   std::vector<std::pair<std::string, double>> multipliers_;
-  std::vector<Run> runs_;
-  int64_t updates_ = 0;
+  std::vector<Unit> units_;
+  ops::UpdateControl control_;
+  ops::Replay replay_;
 };
 
 }  // namespace esm::train

@@ -159,6 +159,12 @@ struct RunConfig {
   AttentionChoice attention = AttentionChoice::kAuto;
   ESM_FIELD(attention, "Attention kernels on a CUDA device; auto: the fastest that can do the sizes.",
             config::Resume::kWarn)
+  bool cuda_graph = true;
+  ESM_FIELD(
+      cuda_graph,
+      "On a CUDA device the work of a step is recorded once and replayed; off: for looking into a problem. Changes "
+      "no result.",
+      config::Resume::kFree)
   models::Esm2Config model;
   ESM_GROUP(model, "Shape and options of the model.")
   data::DataConfig data;

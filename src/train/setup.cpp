@@ -123,6 +123,7 @@ std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfi
   options.tokens_per_batch = config.data.tokens_per_batch;
   options.max_tokens = config.data.max_tokens;
   options.attention = attention_kind(config.attention);
+  options.graphs = config.cuda_graph;
   options.training = training;
   options.recompute = config.train.recompute == Recompute::kFull;
   options.label_smoothing = config.train.label_smoothing;

@@ -55,6 +55,8 @@ class Trainer {
   int signal() const { return options_.stop_signal ? options_.stop_signal() : 0; }
   bool due(int64_t every) const { return every > 0 && state_.step % every == 0; }
   void step();
+  void drain();
+  void finish_oldest();
   void count(const StepOutcome& outcome);
   bool validate();
   bool note_validation(double loss);
@@ -70,11 +72,13 @@ class Trainer {
   std::optional<ModelSource> source_;  // where the weights came from
   std::unique_ptr<models::Esm2> model_;
   std::optional<Optimizer> optimizer_;
+  std::optional<StepQueue> queue_;
   std::optional<data::Loader> loader_;
   std::optional<Evaluator> evaluator_;
   std::optional<MetricsLog> metrics_;
   std::optional<Progress> progress_;
   TrainState state_;
+  std::chrono::steady_clock::time_point last_done_;  // when the last step was, or the one before it was queued
   std::string monitor_;
   std::string last_checkpoint_;
   int64_t saved_step_ = -1;
@@ -94,7 +98,8 @@ void Trainer::open_everything() {
       data::loader_options(config_.data, static_cast<uint64_t>(config_.seed), comm_->rank(), comm_->size());
   model_ = build_model(context_, config_, /*training=*/true,
                        source_.has_value() ? source_->inv_freq() : std::vector<float>{});
-  optimizer_.emplace(context_, model_->units(), config_.optimizer);
+  optimizer_.emplace(context_, model_->units(), config_.optimizer, config_.cuda_graph);
+  queue_.emplace(context_, *optimizer_);
   if (resumed.has_value()) {
     Restored restored = restore(*resumed, *model_, *optimizer_);
     state_ = restored.state;
@@ -148,20 +153,33 @@ void Trainer::print_header() const {
   if (state_.step > 0) log::info("resumed at step {} from {}", state_.step, last_checkpoint_);
 }
 
+// Queues the next step and then waits for the one before, so that a CUDA device always has work.
 void Trainer::step() {
-  const auto start = std::chrono::steady_clock::now();
-  const StepOutcome outcome = train_step(
-      {*model_, [this](data::Batch& batch) { loader_->next(batch); }, *optimizer_, *comm_, config_}, state_.step);
+  if (queue_->pending() == 0) last_done_ = std::chrono::steady_clock::now();
+  train_step({*model_, [this](data::Batch& batch) { loader_->next(batch); }, *optimizer_, *queue_, *comm_, config_},
+             state_.step);
   ++state_.step;
+  const int64_t ahead = context_.on_cuda() ? 1 : 0;
+  while (queue_->pending() > ahead) finish_oldest();
+}
+
+// To be called before anybody looks at weights, state or counters.
+void Trainer::drain() {
+  while (queue_->pending() > 0) finish_oldest();
+}
+
+void Trainer::finish_oldest() {
+  const StepOutcome outcome = queue_->pop();
   StepMetrics row;
-  row.step = state_.step;
+  row.step = outcome.step;
   row.loss = outcome.loss();
   row.grad_norm = outcome.grad_norm;
   row.lr = outcome.lr;
   row.tokens = outcome.tokens;
   row.padded_tokens = outcome.padded_tokens;
   row.scored = outcome.sums.n_scored;
-  row.seconds = seconds_since(start);
+  row.seconds = seconds_since(last_done_);
+  last_done_ = std::chrono::steady_clock::now();
   row.skipped = outcome.skipped;
   state_.step_seconds += row.seconds;
   count(outcome);
@@ -171,7 +189,7 @@ void Trainer::step() {
 
 void Trainer::count(const StepOutcome& outcome) {
   state_.tokens += outcome.tokens;
-  state_.updates = optimizer_->updates();
+  state_.updates = outcome.updates;
   if (outcome.sums.n_scored == 0) ++state_.empty;
   if (outcome.nonfinite.empty()) {
     state_.skipped_in_a_row = 0;
@@ -180,7 +198,7 @@ void Trainer::count(const StepOutcome& outcome) {
   }
   ++state_.skipped;
   ++state_.skipped_in_a_row;
-  log::warn("step {}: {} is not finite; the weights were left alone ({} such steps so far, {} in a row)", state_.step,
+  log::warn("step {}: {} is not finite; the weights were left alone ({} such steps so far, {} in a row)", outcome.step,
             outcome.nonfinite == "loss" ? "the loss" : "the gradient of " + outcome.nonfinite, state_.skipped,
             state_.skipped_in_a_row);
   const bool stop = config_.train.nonfinite == NonFinite::kStop;
@@ -188,11 +206,12 @@ void Trainer::count(const StepOutcome& outcome) {
   fail<Error>(
       "stopped at step {}: {} steps in a row were not finite (last: {}); the last checkpoint is {}. Try a lower "
       "optimizer.lr, a longer schedule.warmup_steps, or precision: fp32",
-      state_.step, state_.skipped_in_a_row, outcome.nonfinite, last_checkpoint_.empty() ? "none" : last_checkpoint_);
+      outcome.step, state_.skipped_in_a_row, outcome.nonfinite, last_checkpoint_.empty() ? "none" : last_checkpoint_);
 }
 
 // False when a signal came before the end; the validation is then due first thing after a resume.
 bool Trainer::validate() {
+  drain();
   state_.pending_eval = false;
   if (evaluator_->empty()) return true;
   const auto results = evaluator_->run(*model_, *comm_,
@@ -232,6 +251,7 @@ bool Trainer::note_validation(double loss) {
 }
 
 void Trainer::save() {
+  drain();
   const auto start = std::chrono::steady_clock::now();
   try {
     auto request = save_request(*model_, *optimizer_, state_, loader_->state(), config_, source_);
@@ -247,6 +267,7 @@ void Trainer::save() {
 }
 
 TrainResult Trainer::finish(StopReason reason) {
+  drain();
   if (saved_step_ != state_.step) save();
   progress_.reset();
   TrainResult result{.reason = reason, .signal = signal(), .checkpoint = last_checkpoint_};

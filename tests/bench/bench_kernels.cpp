@@ -410,10 +410,6 @@ void optimizer(Bench& bench, const Shared& s, const Values& values) {
   bench.add("fill fp32 157M", 4.0 * static_cast<double>(n) * kLayers, [=](cudaStream_t stream) {
     return launch(kernels::FillArgs{.n = n * kLayers, .value = 1, .to = m}, stream);
   });
-  bench.add("finite_check 157M", 4.0 * static_cast<double>(n) * kLayers, [=](cudaStream_t stream) {
-    return launch(kernels::FiniteCheckArgs{.x = grad, .n = n * kLayers, .flag = reinterpret_cast<int32_t*>(s.sum3)},
-                  stream);
-  });
   const kernels::LossSums* losses = upload(std::vector<kernels::LossSums>{{1e4, 9000, 100}});
   kernels::ClipResult* clip = allocate<kernels::ClipResult>(sizeof(kernels::ClipResult));
   const double* lr = upload(std::vector<double>{1e-4});

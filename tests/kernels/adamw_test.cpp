@@ -159,7 +159,7 @@ std::vector<uint8_t> all_bytes(const Device& d) {
 void prepare(DeviceBuffer<AdamwDynamic>& dynamic, bool skip) {
   DeviceBuffer<double> lr(std::vector<double>{kLr});
   DeviceBuffer<kernels::ClipResult> clip(std::vector<kernels::ClipResult>{
-      {.loss = 1, .grad_norm = 1, .grad_scale = static_cast<float>(kGradScale), .skip = skip ? 1 : 0}});
+      {.grad_norm = 1, .grad_scale = static_cast<float>(kGradScale), .skip = skip ? 1 : 0}});
   CHECK_CUDA(launch(
       kernels::AdamwPrepareArgs{
           .lr = lr.get(), .clip = clip.get(), .beta1 = kBeta1, .beta2 = kBeta2, .dynamic = dynamic.get()},

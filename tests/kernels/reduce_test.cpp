@@ -71,22 +71,39 @@ void sum_of_squares(const std::vector<int64_t>& sizes, Random& random, Report& r
   }
 }
 
-void finite_check(Random& random, Report& report) {
-  const int64_t n = 1'000'004;
-  DeviceBuffer<float> x(random.normals(n, 1e37f));
-  DeviceBuffer<int32_t> flag(std::vector<int32_t>{0});
-  CHECK_CUDA(launch(kernels::FiniteCheckArgs{.x = x.get(), .n = n, .flag = flag.get()}, nullptr));
-  report.equal("finite_check of finite values", flag.download()[0] != 0);
-  for (const float bad : {kInfinity, -kInfinity, std::nanf("")})
-    for (const int64_t at : {int64_t{0}, n / 2 + 1, n - 1}) {
-      float good;
-      CHECK_CUDA(cudaMemcpy(&good, x.get() + at, 4, cudaMemcpyDeviceToHost));
-      CHECK_CUDA(cudaMemcpy(x.get() + at, &bad, 4, cudaMemcpyHostToDevice));
-      flag.upload({0});
-      CHECK_CUDA(launch(kernels::FiniteCheckArgs{.x = x.get(), .n = n, .flag = flag.get()}, nullptr));
-      report.equal("finite_check finds one", flag.download()[0] != 1);
-      CHECK_CUDA(cudaMemcpy(x.get() + at, &good, 4, cudaMemcpyHostToDevice));
-    }
+void first_nonfinite(Random& random, Report& report) {
+  const int64_t sizes[] = {1'000'004, 64, 5'000'000};
+  std::vector<std::unique_ptr<DeviceBuffer<float>>> buffers;
+  DeviceBuffer<int32_t> wanted(std::vector<int32_t>{1});
+  DeviceBuffer<uint64_t> first(std::vector<uint64_t>{kernels::kAllFinite});
+  kernels::FirstNonfiniteArgs args{.wanted = wanted.get(), .n_buffers = 3, .first_buffer = 7, .first = first.get()};
+  for (int b = 0; b < 3; ++b) {
+    buffers.push_back(std::make_unique<DeviceBuffer<float>>(random.normals(sizes[b], 1e37f)));
+    args.buffers[b] = buffers.back()->get();
+    args.sizes[b] = sizes[b];
+  }
+  CHECK_CUDA(launch(args, nullptr));
+  report.equal("first_nonfinite of finite values", first.download()[0] != kernels::kAllFinite);
+  const auto put = [&](int b, int64_t at, float value) {
+    CHECK_CUDA(cudaMemcpy(buffers[static_cast<size_t>(b)]->get() + at, &value, 4, cudaMemcpyHostToDevice));
+  };
+  const auto expect = [&](const char* name, uint64_t place) {
+    first.upload({kernels::kAllFinite});
+    CHECK_CUDA(launch(args, nullptr));
+    report.equal(text("first_nonfinite: %s", name), first.download()[0] != place);
+  };
+  const auto place = [](uint64_t buffer, uint64_t at) { return buffer << kernels::kBufferShift | at; };
+  put(2, 4'999'999, kInfinity);
+  expect("the last element", place(9, 4'999'999));
+  put(2, 17, std::nanf(""));
+  put(2, 19, -kInfinity);
+  expect("the lowest of three", place(9, 17));
+  put(0, 1'000'003, -kInfinity);
+  expect("an earlier buffer", place(7, 1'000'003));
+  put(0, 0, std::nanf(""));
+  expect("the first element", place(7, 0));
+  wanted.upload({0});
+  expect("not wanted", kernels::kAllFinite);
 }
 
 void cast_and_fill(Random& random, Report& report) {
@@ -153,7 +170,7 @@ void clip(Report& report) {
     if (skip)
       wrong += got.grad_scale != 0;
     else
-      wrong += (std::abs(got.grad_norm / norm - 1) > 1e-6) + (std::abs(got.loss / loss - 1) > 1e-6) +
+      wrong += (std::abs(got.grad_norm / norm - 1) > 1e-12) + (got.losses.loss != in.losses.loss) +
                (std::abs(got.grad_scale * in.losses.scored / factor - 1) > 1e-6);
     report.equal(text("clip: %s", in.name), wrong);
   }
@@ -165,7 +182,7 @@ void reduce_tests(Random& random, Report& report) {
   for (const DType dtype : {DType::kBF16, DType::kF32})
     for (const cases::ColumnSumCase& c : cases::column_sum_cases()) column_sum(c, dtype, random, report);
   for (const std::vector<int64_t>& sizes : cases::sum_of_squares_cases()) sum_of_squares(sizes, random, report);
-  finite_check(random, report);
+  first_nonfinite(random, report);
   cast_and_fill(random, report);
   clip(report);
 }

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "ops/adamw.h"
-#include "ops/grad_norm.h"
+#include "ops/update.h"
 #include "parity/golden.h"
 #include "parity/oracle.h"
 #include "support/compare.h"
@@ -89,23 +89,24 @@ Trajectory train_ours(const Golden& golden) {
     model.zero_grad();
     const models::LossSums sums = model.forward_backward(golden.batch);
     const double n = static_cast<double>(sums.n_scored);
-    double squares = 0;
-    for (nn::UnitStorage* unit : model.units()) squares += ops::sum_of_squares(context, unit->flat(nn::Role::kGrad));
-    const double norm = std::sqrt(squares) / n;
+    std::vector<at::Tensor> gradients;
+    for (nn::UnitStorage* unit : model.units()) gradients.push_back(unit->flat(nn::Role::kGrad));
+    const double norm = std::sqrt(ops::sum_of_squares(context, gradients)) / n;
     result.losses.push_back(sums.loss_sum / n);
     result.norms.push_back(norm);
+    const at::Tensor numbers = ops::adamw_numbers_tensor(
+        context, ops::adamw_numbers(step, kLr, kBeta1, kBeta2, std::min(1.0, 1.0 / (norm + 1e-6)) / n));
+    const ops::AdamWGroup group{.weight_decay = kDecay};
     for (nn::UnitStorage* unit : model.units())
       ops::adamw(context, {.master = unit->flat(nn::Role::kMaster),
                            .grad = unit->flat(nn::Role::kGrad),
                            .exp_avg = unit->flat(nn::Role::kExpAvg),
                            .exp_avg_sq = unit->flat(nn::Role::kExpAvgSq),
-                           .lr = kLr,
+                           .numbers = numbers,
+                           .group = std::span(&group, 1),
                            .beta1 = kBeta1,
                            .beta2 = kBeta2,
-                           .eps = kEps,
-                           .weight_decay = kDecay,
-                           .grad_scale = std::min(1.0, 1.0 / (norm + 1e-6)) / n,
-                           .step = step});
+                           .eps = kEps});
     model.sync_compute();
   }
   return result;

@@ -7,8 +7,8 @@
 #include "support/batches.h"
 #include "support/compare.h"
 #include "support/models.h"
+#include "support/steps.h"
 #include "support/torch.h"
-#include "train/optimizer.h"
 
 namespace esm::test {
 namespace {
@@ -83,14 +83,10 @@ TEST_CASE("FP32: 20 golden AdamW steps") {
   train::Optimizer optimizer(gpu(), model.units(), section);
   const std::vector<double> losses = golden.io("adamw20.losses"), norms = golden.io("adamw20.grad_norms");
   for (size_t i = 0; i < 20; ++i) {
-    model.zero_grad();
-    const models::LossSums sums = model.forward_backward(golden.batch);
-    const double n = static_cast<double>(sums.n_scored);
-    const double norm = std::sqrt(optimizer.grad_sum_of_squares()) / n;
-    CAPTURE(i, sums.loss_sum / n, losses[i], norm, norms[i]);
-    CHECK(std::abs(sums.loss_sum / n - losses[i]) < 1e-4);
-    CHECK(std::abs(norm - norms[i]) < 5e-4);
-    optimizer.update(1e-3, std::min(1.0, 1.0 / (norm + 1e-6)) / n);
+    const train::StepOutcome got = one_step(gpu(), model, optimizer, golden.batch, 1e-3);
+    CAPTURE(i, got.loss(), losses[i], got.grad_norm, norms[i]);
+    CHECK(std::abs(got.loss() - losses[i]) < 1e-4);
+    CHECK(std::abs(got.grad_norm - norms[i]) < 5e-4);
   }
 }
 
@@ -168,10 +164,10 @@ TEST_CASE("every row may be scored, micro-batches add up, nothing scored adds no
     model->accumulate(batch);
     model->accumulate(small);
   }
-  const models::LossSums expected = here.take_sums(), actual = there.take_sums();
-  CHECK(actual.n_scored == 512 + small.n_scored());
-  CHECK(actual.n_scored == expected.n_scored);
-  CHECK(std::abs(actual.loss_sum / expected.loss_sum - 1) < 1e-5);
+  const ops::LossSums expected = ops::read_loss_sums(here.loss_sums()), actual = ops::read_loss_sums(there.loss_sums());
+  CHECK(actual.scored == 512 + small.n_scored());
+  CHECK(actual.scored == expected.scored);
+  CHECK(std::abs(actual.loss / expected.loss - 1) < 1e-5);
   check_gradients(there, here, kParity);
 
   const auto before = gradient_bytes(there);
@@ -191,32 +187,14 @@ TEST_CASE("BF16 training on the device follows the CPU's FP32 curve") {
                        {.precision = on_gpu ? Precision::kBf16 : Precision::kFp32, .tokens_per_batch = 256});
     model.init_parameters(5);
     train::Optimizer optimizer(context, model.units(), {});
-    for (uint64_t step = 0; step < 30; ++step) {
-      model.zero_grad();
-      const models::LossSums sums = model.forward_backward(some_batch(1 + 4 * (step % 3)));
-      const double n = static_cast<double>(sums.n_scored);
-      curves[on_gpu ? 1 : 0].push_back(sums.loss_sum / n);
-      const double norm = std::sqrt(optimizer.grad_sum_of_squares()) / n;
-      optimizer.update(3e-3, std::min(1.0, 1.0 / (norm + 1e-6)) / n);
-    }
+    for (uint64_t step = 0; step < 30; ++step)
+      curves[on_gpu ? 1 : 0].push_back(
+          one_step(context, model, optimizer, some_batch(1 + 4 * (step % 3)), 3e-3).loss());
   }
   CHECK(curves[0].back() < curves[0].front() - 0.3);
   for (size_t i = 0; i < curves[0].size(); ++i) {
     CAPTURE(i, curves[0][i], curves[1][i]);
     CHECK(std::abs(curves[1][i] - curves[0][i]) < 0.05);
-  }
-}
-
-TEST_CASE("what is not finite is found on the device, by name") {
-  models::Esm2 model = random_model(gpu(), small_config(2, 2, 16), {.tokens_per_batch = 256});
-  train::Optimizer optimizer(gpu(), model.units(), {});
-  CHECK(optimizer.nonfinite_parameter().empty());
-  for (const std::string name : {"head.bias", "embedding.weight", "layers.1.ffn.fc1.weight"}) {
-    for (nn::UnitStorage* unit : model.units())
-      if (unit->find(name) >= 0) unit->view(nn::Role::kGrad, name).view({-1}).select(0, -1).fill_(NAN);
-    CHECK(optimizer.nonfinite_parameter() == name);
-    CHECK(!std::isfinite(optimizer.grad_sum_of_squares()));
-    model.zero_grad();
   }
 }
 

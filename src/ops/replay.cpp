@@ -1,0 +1,45 @@
+#include "ops/replay.h"
+
+namespace esm::ops {
+
+Replay::Replay(const Context& context, bool graphs) : context_(context) {
+  if (graphs && context.on_cuda()) pool_ = std::make_unique<GraphPool>();
+}
+
+Replay::~Replay() { clear(); }
+
+void Replay::run(const Key& key, const std::function<void()>& work) {
+  if (!pool_) return work();
+  const auto at = recorded_.find(key);
+  if (at == recorded_.end()) {
+    work();
+    recorded_.try_emplace(key);
+    return;
+  }
+  std::optional<device::Graph>& graph = at->second;
+  if (!graph.has_value()) {
+    const GraphPool::Scope scope(*pool_, context_.stream());
+    graph.emplace(device::Graph::capture(context_.stream(), work));
+  }
+  graph->launch(context_.stream());
+}
+
+void Replay::clear() {
+  if (recorded_.empty()) return;
+  synchronize(context_);  // a graph may not be destroyed while it runs
+  recorded_.clear();
+}
+
+int64_t Replay::graphs() const {
+  int64_t count = 0;
+  for (const auto& [key, graph] : recorded_) count += graph.has_value() ? 1 : 0;
+  return count;
+}
+
+int64_t Replay::nodes() const {
+  int64_t count = 0;
+  for (const auto& [key, graph] : recorded_) count += graph.has_value() ? graph->nodes() : 0;
+  return count;
+}
+
+}  // namespace esm::ops
