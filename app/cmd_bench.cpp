@@ -16,7 +16,7 @@ namespace esm::app {
 namespace {
 
 void print_result(const train::BenchStepResult& r) {
-  const auto line = [](const char* name, const std::string& value) { std::printf("%-18s %s\n", name, value.c_str()); };
+  const auto line = [](const char* name, const std::string& value) { std::printf("%-22s %s\n", name, value.c_str()); };
   line("step", fmt::format("{:.2f} ms (fastest {:.2f}, slowest {:.2f})", r.median_ms, r.fastest_ms, r.slowest_ms));
   line("tokens a step",
        fmt::format("{} real, {} slots", with_thousands(r.real_tokens), with_thousands(r.padded_tokens)));
@@ -24,6 +24,14 @@ void print_result(const train::BenchStepResult& r) {
                                with_thousands(static_cast<int64_t>(r.padded_tokens_per_s()))));
   line("TFLOP/s", fmt::format("{:.1f} ({:.4g} FLOP a token, effective length {:.0f})", r.tflops(), r.flops_per_token,
                               r.effective_seqlen));
+  double sum = 0;
+  for (const device::PhaseTime& phase : r.phases) {
+    sum += phase.milliseconds;
+    line(("  " + phase.name).c_str(), fmt::format("{:8.2f} ms {:5.1f} % {:5} times", phase.milliseconds,
+                                                  100 * phase.milliseconds / r.median_ms, phase.count));
+  }
+  if (!r.phases.empty())
+    line("  the rest", fmt::format("{:8.2f} ms {:5.1f} %", r.median_ms - sum, 100 * (1 - sum / r.median_ms)));
   line("loss", fmt::format("{:.4f} at first, {:.4f} at last", r.first_loss, r.last_loss));
   if (r.device_bytes > 0) line("device memory", human_bytes(r.device_bytes));
 }

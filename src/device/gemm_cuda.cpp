@@ -61,7 +61,7 @@ struct GemmContext::Impl {
   void use_timed(GemmPlan& plan, StreamHandle stream) {
     ESM_CHECK(!is_capturing(stream), "a GEMM is first seen while a graph is captured, warm up before: {}",
               text(plan.desc()));
-    const auto found = proposals(plan, options.candidates);
+    const auto found = with_neighbours(handle.get(), plan, workspace, proposals(plan, options.candidates));
     std::vector<double> us;
     try {
       us = time_candidates(handle.get(), plan, workspace, found, stream);

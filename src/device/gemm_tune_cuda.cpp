@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <set>
 
 #include "base/half.h"
 #include "base/narrow.h"
@@ -14,7 +16,8 @@ namespace esm::device {
 namespace {
 
 constexpr int kMinRounds = 5, kMaxRounds = 25;
-constexpr double kBudgetMs = 120;  // of timed rounds
+constexpr double kBudgetMs = 120;       // of timed rounds
+constexpr double kOutOfTheRace = 1.05;  // times the best of the first round
 
 /// Standard normal values over the whole buffer. Zeros would be multiplied up to 13 % faster than real data. A host
 /// block of odd length is copied and then doubled on the device: no two rows are equal.
@@ -44,7 +47,85 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+template <class T>
+T config(const cublasLtMatmulAlgo_t& algo, cublasLtMatmulAlgoConfigAttributes_t attribute) {
+  T value{};
+  size_t written = 0;
+  ESM_CUBLASLT(cublasLtMatmulAlgoConfigGetAttribute(&algo, attribute, &value, sizeof value, &written));
+  return value;
+}
+
+/// False when the algorithm has no such setting.
+template <class T>
+bool set_config(cublasLtMatmulAlgo_t& algo, cublasLtMatmulAlgoConfigAttributes_t attribute, T value) {
+  return cublasLtMatmulAlgoConfigSetAttribute(&algo, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+}
+
+/// What is varied, and what a proposal has to share with another one to be varied alike.
+struct Settings {
+  uint32_t tile, custom;
+  uint16_t cluster;
+};
+struct Family {
+  uint32_t id, stages, split;
+  bool operator==(const Family&) const = default;
+};
+
+Settings settings_of(const cublasLtMatmulAlgo_t& algo) {
+  return {.tile = config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_TILE_ID),
+          .custom = config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION),
+          .cluster = config<uint16_t>(algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)};
+}
+Family family_of(const cublasLtMatmulAlgo_t& algo) {
+  return {.id = config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_ID),
+          .stages = config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_STAGES_ID),
+          .split = config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM)};
+}
+
+bool same(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
 }  // namespace
+
+std::vector<cublasLtMatmulHeuristicResult_t> with_neighbours(cublasLtHandle_t handle, const GemmPlan& plan,
+                                                             const DeviceBuffer& workspace,
+                                                             std::vector<cublasLtMatmulHeuristicResult_t> found) {
+  constexpr size_t kMost = 80;
+  GemmDesc bare = plan.desc();
+  bare.epilogue = GemmEpilogue::kNone;
+  bare.accumulate = false;
+  auto seeds = found;
+  for (const auto& other : GemmPlan(bare).proposals(handle, workspace, narrow<int>(std::ssize(found)) + 8))
+    seeds.push_back(other);
+  std::set<uint32_t> tiles, customs;
+  std::set<uint16_t> clusters;
+  std::vector<std::pair<Family, cublasLtMatmulAlgo_t>> families;
+  for (const auto& seed : seeds) {
+    const Settings s = settings_of(seed.algo);
+    tiles.insert(s.tile);
+    customs.insert(s.custom);
+    clusters.insert(s.cluster);
+    const Family family = family_of(seed.algo);
+    if (std::none_of(families.begin(), families.end(), [&](const auto& known) { return known.first == family; }))
+      families.emplace_back(family, seed.algo);
+  }
+  for (const auto& [family, seed] : families)
+    for (const uint32_t tile : tiles)
+      for (const uint16_t cluster : clusters)
+        for (const uint32_t custom : customs) {
+          cublasLtMatmulHeuristicResult_t next{};
+          next.algo = seed;
+          int64_t needed = 0;
+          if (found.size() >= kMost || !set_config(next.algo, CUBLASLT_ALGO_CONFIG_TILE_ID, tile) ||
+              !set_config(next.algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, cluster) ||
+              !set_config(next.algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, custom) ||
+              std::any_of(found.begin(), found.end(), [&](const auto& k) { return same(k.algo, next.algo); }) ||
+              !plan.accepts(handle, next.algo, workspace.bytes(), &needed))
+            continue;
+          next.workspaceSize = static_cast<size_t>(needed);
+          found.push_back(next);
+        }
+  return found;
+}
 
 std::vector<double> time_candidates(cublasLtHandle_t handle, const GemmPlan& plan, const DeviceBuffer& workspace,
                                     const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
@@ -81,16 +162,18 @@ std::vector<double> time_candidates(cublasLtHandle_t handle, const GemmPlan& pla
     end.emplace_back(Event::Timing::kOn);
   }
   std::vector<std::vector<double>> us(candidates.size());
+  std::vector<size_t> racing(candidates.size());
+  std::iota(racing.begin(), racing.end(), size_t{0});
   const auto round = [&] {
-    for (size_t i = 0; i < candidates.size(); ++i) {
+    for (const size_t i : racing) {
       ESM_CUDA(cudaMemsetAsync(flush.get(), 0, static_cast<size_t>(flush.bytes()), stream));
       begin[i].record(stream);
       plan.launch(handle, candidates[i].algo, workspace, args, stream);
       end[i].record(stream);
     }
-    end.back().synchronize();
+    end[racing.back()].synchronize();
     double total_ms = 0;
-    for (size_t i = 0; i < candidates.size(); ++i) {
+    for (const size_t i : racing) {
       const double ms = Event::milliseconds_between(begin[i], end[i]);
       us[i].push_back(1e3 * ms);
       total_ms += ms;
@@ -98,8 +181,13 @@ std::vector<double> time_candidates(cublasLtHandle_t handle, const GemmPlan& pla
     return total_ms;
   };
   round();  // loads the kernels
-  const double round_ms = round();
   for (auto& values : us) values.clear();
+  round();
+  double best = us[0][0];
+  for (const auto& values : us) best = std::min(best, values[0]);
+  std::erase_if(racing, [&](size_t i) { return i != 0 && us[i][0] > kOutOfTheRace * best; });
+  for (const size_t i : racing) us[i].clear();
+  const double round_ms = round();
   const int rounds = static_cast<int>(std::clamp(kBudgetMs / round_ms, double{kMinRounds}, double{kMaxRounds}));
   for (int i = 0; i < rounds; ++i) round();
   std::vector<double> medians;

@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "device/phase_clock.h"
 #include "ops/attention_choice.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_tensor.h"
@@ -49,6 +50,7 @@ void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setu
 }
 
 void attention(Workspace& ws, const Pack& pack, const AttentionForward& a) {
+  const device::Phase phase(ws.context(), "attention forward");
   ESM_CHECK(ws.attention != nullptr, "attention before begin_attention()");
   const Views views(pack, a.heads);
   ws.attention->forward({.qkv = views.three(a.qkv),
@@ -59,6 +61,7 @@ void attention(Workspace& ws, const Pack& pack, const AttentionForward& a) {
 }
 
 void attention_backward(Workspace& ws, const Pack& pack, const AttentionBackward& a) {
+  const device::Phase phase(ws.context(), "attention backward");
   ESM_CHECK(ws.attention != nullptr, "attention before begin_attention()");
   const Views views(pack, a.heads);
   ws.attention->backward({.qkv = views.three(a.qkv),

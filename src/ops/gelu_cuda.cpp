@@ -1,6 +1,7 @@
 #include "kernels/gelu.h"
 
 #include "device/cuda_check.h"
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_tensor.h"
 
@@ -18,6 +19,7 @@ kernels::GeluForm form_of(Gelu form) {
 }  // namespace
 
 void gelu(const Context& context, Gelu form, const at::Tensor& x, const at::Tensor& y) {
+  const device::Phase phase(context, "GELU forward");
   ESM_CUDA(kernels::launch(
       kernels::GeluArgs{
           .dtype = dtype_of(x), .form = form_of(form), .rows = x.size(0), .cols = x.size(1), .x = raw(x), .y = raw(y)},
@@ -25,6 +27,7 @@ void gelu(const Context& context, Gelu form, const at::Tensor& x, const at::Tens
 }
 
 void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a) {
+  const device::Phase phase(ws.context(), "GELU backward");
   const int64_t rows = a.x.size(0), cols = a.x.size(1);
   void* workspace =
       a.dx_sum.defined() ? ws.scratch(Workspace::kPartials, kernels::gelu_backward_workspace(rows, cols)) : nullptr;

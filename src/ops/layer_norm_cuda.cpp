@@ -1,12 +1,14 @@
 #include "kernels/layer_norm.h"
 
 #include "device/cuda_check.h"
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_tensor.h"
 
 namespace esm::ops::cuda {
 
 void layer_norm(const Context& context, const LayerNormForward& a) {
+  const device::Phase phase(context, "layer norm forward");
   ESM_CUDA(kernels::launch(kernels::LayerNormArgs{.dtype = dtype_of(a.x),
                                                   .rows = a.x.size(0),
                                                   .cols = a.x.size(1),
@@ -21,6 +23,7 @@ void layer_norm(const Context& context, const LayerNormForward& a) {
 }
 
 void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
+  const device::Phase phase(ws.context(), "layer norm backward");
   const int64_t rows = a.x.size(0), cols = a.x.size(1);
   const size_t bytes = kernels::layer_norm_backward_workspace(rows, cols, a.dx_sum.defined());
   ESM_CUDA(kernels::launch(kernels::LayerNormBackwardArgs{.dtype = dtype_of(a.x),

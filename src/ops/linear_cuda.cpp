@@ -1,5 +1,6 @@
 #include "device/cuda_check.h"
 #include "device/cuda_queue.h"
+#include "device/phase_clock.h"
 #include "kernels/reduce.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_tensor.h"
@@ -12,6 +13,7 @@ device::GemmContext& gemm(Workspace& ws) { return ws.context().cuda->gemm; }
 }  // namespace
 
 void linear(Workspace& ws, const LinearForward& a) {
+  const device::Phase phase(ws.context(), "GEMM forward");
   ESM_CHECK(!a.residual.defined() || a.bias.defined(), "a residual comes with a bias");
   const device::LinearForwardGemm product{.tokens = a.x.size(0),
                                           .out = a.weight.size(0),
@@ -27,6 +29,7 @@ void linear(Workspace& ws, const LinearForward& a) {
 }
 
 void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
+  const device::Phase phase(ws.context(), "GEMM dgrad");
   const device::LinearDgradGemm product{.tokens = a.dy.size(0),
                                         .out = a.weight.size(0),
                                         .in = a.weight.size(1),
@@ -41,12 +44,16 @@ void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
                                         .in = a.dweight.size(1),
                                         .operands = dtype_of(a.dy),
                                         .dweight = dtype_of(a.dweight)};
-  gemm(ws).run(product, {.dy = raw(a.dy), .x = raw(a.x), .dweight = raw(a.dweight), .dbias = nullptr},
-               ws.context().stream());
+  {
+    const device::Phase phase(ws.context(), "GEMM wgrad");
+    gemm(ws).run(product, {.dy = raw(a.dy), .x = raw(a.x), .dweight = raw(a.dweight), .dbias = nullptr},
+                 ws.context().stream());
+  }
   if (a.dbias.defined()) cuda::add_column_sums(ws, a.dy, a.dbias);
 }
 
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {
+  const device::Phase phase(ws.context(), "bias gradients");
   const int64_t rows = x.size(0), cols = x.size(1);
   ESM_CUDA(kernels::launch(
       kernels::ColumnSumArgs{.dtype = dtype_of(x),

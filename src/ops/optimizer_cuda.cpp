@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "device/cuda_check.h"
+#include "device/phase_clock.h"
 #include "kernels/adamw.h"
 #include "kernels/cast.h"
 #include "kernels/clip.h"
@@ -51,6 +52,7 @@ kernels::UpdateNumbers* numbers_of(const at::Tensor& tensor) {
 
 void sum_of_squares(const Context& context, std::span<const at::Tensor> tensors, const at::Tensor& workspace,
                     const at::Tensor& squares) {
+  const device::Phase phase(context, "gradient norm");
   double* sum = pointer<double>(squares);
   in_parts(tensors, kernels::SumOfSquaresArgs::kMaxBuffers, [&](size_t, std::span<const at::Tensor> some) {
     kernels::SumOfSquaresArgs args{.sum = sum++, .workspace = raw(workspace)};
@@ -84,6 +86,7 @@ void decide_update(const Context& context, const DecideUpdate& a) {
 }
 
 void adamw(const Context& context, const AdamWArgs& a) {
+  const device::Phase phase(context, "AdamW");
   kernels::AdamwArgs args{.master_format = kernels::MasterFormat::kF32,
                           .moment_format = kernels::MomentFormat::kF32,
                           .master = pointer<float>(a.master),

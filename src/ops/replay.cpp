@@ -1,5 +1,7 @@
 #include "ops/replay.h"
 
+#include "device/cuda_queue.h"
+
 namespace esm::ops {
 
 Replay::Replay(const Context& context, bool graphs) : context_(context) {
@@ -9,7 +11,7 @@ Replay::Replay(const Context& context, bool graphs) : context_(context) {
 Replay::~Replay() { clear(); }
 
 void Replay::run(const Key& key, const std::function<void()>& work) {
-  if (!pool_) return work();
+  if (!pool_ || context_.cuda->clock) return work();
   const auto at = recorded_.find(key);
   if (at == recorded_.end()) {
     work();

@@ -1,6 +1,7 @@
 #include "kernels/rotary.h"
 
 #include "device/cuda_check.h"
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_tensor.h"
 
@@ -15,6 +16,7 @@ void pack_positions(const Context& context, const Pack& pack) {
 }
 
 void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
+  const device::Phase phase(context, a.inverse ? "rotary backward" : "rotary forward");
   ESM_CUDA(kernels::launch(kernels::RotaryArgs{.dtype = dtype_of(a.qkv),
                                                .tokens = pack.tokens,
                                                .heads = a.heads,

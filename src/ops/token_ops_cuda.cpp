@@ -1,5 +1,6 @@
 // Embedding, rows, cross entropy.
 #include "device/cuda_check.h"
+#include "device/phase_clock.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/rows.h"
@@ -9,6 +10,7 @@
 namespace esm::ops::cuda {
 
 void embedding_factors(const Context& context, const Pack& pack, bool token_dropout, const at::Tensor& factors) {
+  const device::Phase phase(context, "embedding");
   ESM_CUDA(kernels::launch(kernels::EmbeddingFactorsArgs{.segments = pack.segments(),
                                                          .cu_seqlens = pointer<int32_t>(pack.cu_seqlens),
                                                          .is_dummy = pointer<uint8_t>(pack.is_dummy),
@@ -20,6 +22,7 @@ void embedding_factors(const Context& context, const Pack& pack, bool token_drop
 
 void embedding(const Context& context, const at::Tensor& ids, const at::Tensor& factors, const at::Tensor& weight,
                const at::Tensor& y) {
+  const device::Phase phase(context, "embedding");
   ESM_CUDA(kernels::launch(kernels::EmbeddingArgs{.dtype = dtype_of(y),
                                                   .rows = y.size(0),
                                                   .cols = y.size(1),
@@ -32,6 +35,7 @@ void embedding(const Context& context, const at::Tensor& ids, const at::Tensor& 
 
 void embedding_backward(Workspace& ws, const at::Tensor& ids, const at::Tensor& factors, const at::Tensor& dy,
                         const at::Tensor& dweight) {
+  const device::Phase phase(ws.context(), "embedding backward");
   const int64_t rows = dy.size(0), cols = dy.size(1), vocabulary = dweight.size(0);
   const size_t bytes = kernels::embedding_backward_workspace(rows, cols, vocabulary);
   ESM_CUDA(kernels::launch(kernels::EmbeddingBackwardArgs{.dtype = dtype_of(dy),
@@ -47,6 +51,7 @@ void embedding_backward(Workspace& ws, const at::Tensor& ids, const at::Tensor& 
 }
 
 void gather_rows(const Context& context, const at::Tensor& from, const Rows& rows, const at::Tensor& to) {
+  const device::Phase phase(context, "scored rows and loss");
   ESM_CUDA(kernels::launch(kernels::GatherRowsArgs{.capacity = rows.index.numel(),
                                                    .row_bytes = from.size(1) * from.element_size(),
                                                    .rows = pointer<int32_t>(rows.index),
@@ -57,6 +62,7 @@ void gather_rows(const Context& context, const at::Tensor& from, const Rows& row
 }
 
 void scatter_rows(const Context& context, const at::Tensor& from, const Rows& rows, const at::Tensor& to) {
+  const device::Phase phase(context, "scored rows and loss");
   ESM_CUDA(kernels::launch(kernels::ScatterRowsArgs{.capacity = rows.index.numel(),
                                                     .total_rows = 0,  // the others keep their content
                                                     .row_bytes = from.size(1) * from.element_size(),
@@ -68,6 +74,7 @@ void scatter_rows(const Context& context, const at::Tensor& from, const Rows& ro
 }
 
 void cross_entropy(Workspace& ws, const CrossEntropyArgs& a) {
+  const device::Phase phase(ws.context(), "scored rows and loss");
   ESM_CHECK(a.logits.size(1) == kernels::CrossEntropyArgs::kCols && a.bias.numel() == a.classes,
             "cross entropy of {} columns, {} classes", a.logits.size(1), a.classes);
   ESM_CUDA(kernels::launch(

@@ -8,6 +8,7 @@
 #include "base/narrow.h"
 #include "base/philox.h"
 #include "data/vocabulary.h"
+#include "device/cuda_queue.h"
 #include "device/memory.h"
 #include "dist/comm.h"
 #include "ops/attention_choice.h"
@@ -84,6 +85,23 @@ double flops_per_token(const models::Esm2Config& model, double seqlen) {
   return 6 * layers * (4 * d * d + 2 * d * f) + 6 * (d * d + v * d) + 12 * layers * d * seqlen;
 }
 
+/// Mean device time of a step by kind of operation, over kClockedSteps further steps.
+std::vector<device::PhaseTime> clock_phases(const Context& context, const StepParts& parts, int64_t step) {
+  constexpr int64_t kClockedSteps = 3;
+  context.cuda->clock = std::make_unique<device::PhaseClock>();
+  for (int64_t i = 0; i < kClockedSteps; ++i) {
+    train_step(parts, step + i);
+    parts.queue.pop();
+  }
+  std::vector<device::PhaseTime> phases = context.cuda->clock->read();
+  context.cuda->clock.reset();
+  for (device::PhaseTime& phase : phases) {
+    phase.milliseconds /= kClockedSteps;
+    phase.count /= kClockedSteps;
+  }
+  return phases;
+}
+
 }  // namespace
 
 BenchStepResult bench_step(const RunConfig& given, const BenchStepOptions& options) {
@@ -125,6 +143,7 @@ BenchStepResult bench_step(const RunConfig& given, const BenchStepOptions& optio
   result.effective_seqlen = effective_seqlen(batches);
   result.flops_per_token = flops_per_token(config.model, result.effective_seqlen);
   if (context.on_cuda()) {
+    result.phases = clock_phases(context, parts, steps);
     const device::MemoryInfo memory = device::device_memory();
     result.device_bytes = memory.total_bytes - memory.free_bytes;
   }

@@ -1,7 +1,9 @@
 // `esmtrain bench step`: the training step by itself, on synthetic proteins.
 #pragma once
 #include <cstdint>
+#include <vector>
 
+#include "device/phase_clock.h"
 #include "train/run_config.h"
 
 namespace esm::train {
@@ -20,6 +22,7 @@ struct BenchStepResult {
   double effective_seqlen = 0;                           // sum(l^2) / sum(l) of the sequences
   double flops_per_token = 0;  // 6 (parameters of the GEMMs) + 12 layers hidden effective_seqlen, whole head counted
   double first_loss = 0, last_loss = 0;
+  std::vector<device::PhaseTime> phases;  // CUDA: device time of a step by kind of operation, without graphs
   int64_t device_bytes = 0;  // CUDA: in use on the device at the end (LibTorch's allocator keeps its peak); else 0
 
   double real_tokens_per_s() const { return 1e3 * static_cast<double>(real_tokens) / median_ms; }

@@ -113,7 +113,8 @@ Context open_device(const RunConfig& config) {
   const device::Properties found = device::properties(0);
   log::info("device: cuda:0, {} ({}, compute capability {}.{})", found.name, human_bytes(found.memory_bytes),
             found.compute_capability / 10, found.compute_capability % 10);
-  return make_cuda_context(0, threads, device::GemmOptions{});
+  const int64_t largest_weight = config.model.hidden * config.model.ffn_size();
+  return make_cuda_context(0, threads, {.workspace_bytes = device::gemm_workspace_for(largest_weight)});
 }
 
 std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, bool training,
