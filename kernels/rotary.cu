@@ -1,6 +1,9 @@
 #include "kernels/rotary.h"
 
+#include "kernels/column_sums.cuh"
 #include "kernels/launch.cuh"
+#include "kernels/partials.h"
+#include "kernels/reduce.h"
 #include "kernels/vector.cuh"
 
 namespace esm::kernels {
@@ -109,6 +112,93 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryArgs a) {
   }
 }
 
+constexpr int kSumThreads = 256;
+constexpr int64_t kSumThreadsEach = 512;  // that a multiprocessor holds at 128 registers a thread
+
+__device__ void load_float8(const float* p, float (&v)[8]) {
+  const float4 a = __ldg(reinterpret_cast<const float4*>(p)), b = __ldg(reinterpret_cast<const float4*>(p) + 1);
+  v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+}
+
+// A thread keeps eight columns of the first half of a head and their partners and walks down the tokens; the plan is
+// that of a matrix of half the width.
+template <class T>
+__global__ void __launch_bounds__(kSumThreads, 2) rotary_sums_kernel(RotaryArgs a, ColumnPlan plan) {
+  constexpr int kRows = sizeof(T) == 2 ? 4 : 2;  // in flight
+  const int64_t cols = 3 * a.heads * a.head_dim, half = a.head_dim / 2, parts = half / 8;
+  const int lane = threadIdx.x / plan.width;
+  const int64_t pair = blockIdx.x * static_cast<int64_t>(plan.width) + threadIdx.x % plan.width;
+  const int64_t head = pair / parts, part = pair % parts, column = head * a.head_dim + 8 * part;
+  const bool mine = lane < plan.lanes && 16 * pair < cols, turns = head < 2 * a.heads;
+  const float sign = a.inverse ? -1.0f : 1.0f;
+  float sums0[8] = {}, sums1[8] = {};
+  if (mine) {
+    T* x = static_cast<T*>(a.qkv) + column;
+    const int64_t end = min(a.tokens, (blockIdx.y + 1) * plan.chunk_rows);
+    for (int64_t row = blockIdx.y * plan.chunk_rows + lane; row < end; row += kRows * plan.lanes) {
+      Vec8<T> raw0[kRows], raw1[kRows];
+      int64_t position[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int64_t token = row + r * plan.lanes;
+        if (token >= end) break;
+        raw0[r] = load8(x + token * cols);
+        raw1[r] = load8(x + token * cols + half);
+        position[r] = a.positions[token];
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int64_t token = row + r * plan.lanes;
+        if (token >= end) break;
+        float first[8], second[8];
+        unpack(raw0[r], first);
+        unpack(raw1[r], second);
+        if (turns) {
+          float cos[8], sin[8];
+          load_float8(a.cos + position[r] * half + 8 * part, cos);
+          load_float8(a.sin + position[r] * half + 8 * part, sin);
+#pragma unroll
+          for (int k = 0; k < 8; ++k) {
+            const float p = first[k], q = second[k], s = sign * sin[k];
+            first[k] = p * cos[k] - q * s;
+            second[k] = q * cos[k] + p * s;
+          }
+          store8(x + token * cols, first);
+          store8(x + token * cols + half, second);
+        }
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+          sums0[k] += first[k];
+          sums1[k] += second[k];
+        }
+      }
+    }
+  }
+  float* partials = static_cast<float*>(a.workspace);
+  write_partials_at(plan, cols, mine ? column : -1, sums0, partials);
+  write_partials_at(plan, cols, mine ? column + half : -1, sums1, partials);
+}
+
+bool sums_while_turning(int64_t head_dim) { return head_dim % 16 == 0; }
+
+ColumnPlan sums_plan(int64_t tokens, int64_t heads, int64_t head_dim) {
+  return column_plan(tokens, 3 * heads * head_dim / 2, kSumThreadsEach);
+}
+
+cudaError_t turn_and_sum(const RotaryArgs& args, cudaStream_t stream) {
+  const ColumnPlan plan = sums_plan(args.tokens, args.heads, args.head_dim);
+  const cudaError_t error = with_activation(args.dtype, [&](auto type) {
+    return start(rotary_sums_kernel<typename decltype(type)::type>, dim3(plan.column_blocks, plan.row_chunks),
+                 dim3(plan.threads), 0, stream, args, plan);
+  });
+  if (error != cudaSuccess) return error;
+  return launch(AddPartialsArgs{.partials = static_cast<const float*>(args.workspace),
+                                .count = plan.row_chunks,
+                                .width = 3 * args.heads * args.head_dim,
+                                .outs = {args.sums}},
+                stream);
+}
+
 __global__ void __launch_bounds__(kThreads) pack_geometry_kernel(PackGeometryArgs a) {
   const int64_t token = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
   if (token >= a.tokens) return;
@@ -130,14 +220,29 @@ __global__ void __launch_bounds__(kThreads) pack_geometry_kernel(PackGeometryArg
 cudaError_t launch(const RotaryArgs& args, cudaStream_t stream) {
   if (args.tokens <= 0) return cudaSuccess;
   if (args.heads < 1 || args.head_dim < 8 || args.head_dim > 256 || args.head_dim % 8 != 0 || !aligned16(args.qkv) ||
-      !aligned16(args.cos) || !aligned16(args.sin))
+      !aligned16(args.cos) || !aligned16(args.sin) || !aligned16(args.workspace))
     return cudaErrorInvalidValue;
+  if (args.sums != nullptr && sums_while_turning(args.head_dim)) return turn_and_sum(args, stream);
   const dim3 grid(static_cast<unsigned>(ceil_div(args.tokens, kThreads / 32)));
-  return with_activation(args.dtype, [&](auto type) {
+  const cudaError_t error = with_activation(args.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     if (args.head_dim % 16 == 0) return start(rotary_kernel<T, 8>, grid, dim3(kThreads), 0, stream, args);
     return start(rotary_kernel<T, 4>, grid, dim3(kThreads), 0, stream, args);
   });
+  if (error != cudaSuccess || args.sums == nullptr) return error;
+  return launch(ColumnSumArgs{.dtype = args.dtype,
+                              .rows = args.tokens,
+                              .cols = 3 * args.heads * args.head_dim,
+                              .x = args.qkv,
+                              .sum = args.sums,
+                              .workspace = args.workspace},
+                stream);
+}
+
+size_t rotary_sums_workspace(int64_t tokens, int64_t heads, int64_t head_dim) {
+  const int64_t cols = 3 * heads * head_dim;
+  return sums_while_turning(head_dim) ? column_partials_bytes(sums_plan(tokens, heads, head_dim), cols)
+                                      : column_sum_workspace(tokens, cols);
 }
 
 cudaError_t launch(const PackGeometryArgs& args, cudaStream_t stream) {

@@ -97,7 +97,7 @@ void EncoderLayer::forward(ops::Workspace& ws, const ops::Pack& pack, const ops:
   const at::Tensor& norm = scratch.norm_TD;
   norm1_.forward(ws.context(), saved.x_TD, norm, saved.norm1);
   qkv_.forward(ws, norm, saved.qkv_T3D);
-  ops::rotary(ws.context(), pack, rotary, {.qkv = saved.qkv_T3D, .heads = shape_.heads});
+  ops::rotary(ws, pack, rotary, {.qkv = saved.qkv_T3D, .heads = shape_.heads});
   ops::attention(ws, pack, {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .heads = shape_.heads});
   out_.forward(ws, saved.o_TD, saved.x1_TD, saved.x_TD);
 
@@ -134,12 +134,12 @@ void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops
   ops::attention_backward(
       ws, pack,
       {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .dout = d_o, .dqkv = dqkv, .heads = shape_.heads});
-  ops::rotary(ws.context(), pack, rotary, {.qkv = dqkv, .heads = shape_.heads, .inverse = true});
+  ops::rotary(ws, pack, rotary, {.qkv = dqkv, .heads = shape_.heads, .inverse = true, .sums = qkv_.bias_gradient()});
   qkv_.dgrad(ws, dqkv, norm);
   norm1_.backward(
       ws,
       {.x = saved.x_TD, .stats = saved.norm1, .dy = norm, .dx = dx, .accumulate = true, .y = norm, .dx_sum = dx_sum});
-  qkv_.wgrad(ws, dqkv, norm);
+  qkv_.wgrad(ws, dqkv, norm, Linear::BiasGradient::kDone);
 }
 
 }  // namespace esm::nn

@@ -26,7 +26,7 @@ void gelu(const Context& context, Gelu form, const at::Tensor& x, const at::Tens
 void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a);
 
 void pack_positions(const Context& context, const Pack& pack);
-void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
+void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
 void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setup);
 void attention(Workspace& ws, const Pack& pack, const AttentionForward& a);
 void attention_backward(Workspace& ws, const Pack& pack, const AttentionBackward& a);

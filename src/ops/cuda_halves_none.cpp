@@ -17,7 +17,7 @@ void layer_norm_backward(Workspace&, const LayerNormBackward&) { no_cuda(); }
 void gelu(const Context&, Gelu, const at::Tensor&, const at::Tensor&) { no_cuda(); }
 void gelu_backward(Workspace&, Gelu, const GeluBackward&) { no_cuda(); }
 void pack_positions(const Context&, const Pack&) { no_cuda(); }
-void rotary(const Context&, const Pack&, const RotaryTable&, const RotaryArgs&) { no_cuda(); }
+void rotary(Workspace&, const Pack&, const RotaryTable&, const RotaryArgs&) { no_cuda(); }
 void begin_attention(Workspace&, const Pack&, const AttentionSetup&) { no_cuda(); }
 void attention(Workspace&, const Pack&, const AttentionForward&) { no_cuda(); }
 void attention_backward(Workspace&, const Pack&, const AttentionBackward&) { no_cuda(); }

@@ -4,6 +4,8 @@
 
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
+#include "ops/linear.h"
+#include "ops/parallel.h"
 #include "ops/place.h"
 
 namespace esm::ops {
@@ -19,12 +21,14 @@ RotaryTable rotary_table(const Context& context, int64_t positions, std::span<co
   const int64_t half = static_cast<int64_t>(inv_freq.size());
   RotaryTable table{at::empty({positions, half}, at::kFloat), at::empty({positions, half}, at::kFloat)};
   float *cos = data<float>(table.cos), *sin = data<float>(table.sin);
-  for (int64_t p = 0; p < positions; ++p)
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(p) * static_cast<double>(inv_freq[i]);
-      cos[p * half + i] = static_cast<float>(std::cos(angle));
-      sin[p * half + i] = static_cast<float>(std::sin(angle));
-    }
+  parallel_ranges(positions, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p)
+      for (int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(p) * static_cast<double>(inv_freq[i]);
+        cos[p * half + i] = static_cast<float>(std::cos(angle));
+        sin[p * half + i] = static_cast<float>(std::sin(angle));
+      }
+  });
   if (context.on_cuda()) {
     bind_torch(context);
     table = {table.cos.to(device_of(context)), table.sin.to(device_of(context))};
@@ -40,11 +44,11 @@ void pack_positions(const Context& context, const Pack& pack) {
     for (int32_t t = cu_seqlens[s]; t < cu_seqlens[s + 1]; ++t) positions[t] = t - cu_seqlens[s];
 }
 
-void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
+void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
   const int64_t row = a.qkv.size(1), head_dim = row / (3 * a.heads);
   ESM_CHECK(table.cos.size(1) * 2 == head_dim && a.qkv.size(0) == pack.tokens, "rotary shapes");
-  if (on_cuda(context, "rotary", {a.qkv, table.cos, table.sin, pack.positions}))
-    return cuda::rotary(context, pack, table, a);
+  if (on_cuda(ws.context(), "rotary", {a.qkv, table.cos, table.sin, pack.positions, a.sums}))
+    return cuda::rotary(ws, pack, table, a);
   with_element(a.qkv, [&](auto element) {
     using T = decltype(element);
     cpu::rotary<T>({.rows = pack.tokens,
@@ -58,6 +62,7 @@ void rotary(const Context& context, const Pack& pack, const RotaryTable& table, 
                     .inverse = a.inverse,
                     .x = data<T>(a.qkv)});
   });
+  if (a.sums.defined()) add_column_sums(ws, a.qkv, a.sums);
 }
 
 }  // namespace esm::ops

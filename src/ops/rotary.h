@@ -5,6 +5,7 @@
 
 #include "ops/aten.h"
 #include "ops/pack.h"
+#include "ops/workspace.h"
 
 namespace esm::ops {
 
@@ -18,12 +19,14 @@ struct RotaryTable {
 RotaryTable rotary_table(const Context& context, int64_t positions, std::span<const float> inv_freq);
 
 /// Turns q and k of qkv [T, 3, H, K] in place by their position in the segment; `inverse` turns back, which is the
-/// backward of turning: (a, b) -> (a cos - b sin, b cos + a sin).
+/// backward of turning: (a, b) -> (a cos - b sin, b cos + a sin). sums, if defined, [3 H K] FP32 += column sums of the
+/// result, v included: the bias gradient of the projection.
 struct RotaryArgs {
   at::Tensor qkv;
   int64_t heads = 0;
   bool inverse = false;
+  at::Tensor sums = {};
 };
-void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
+void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
 
 }  // namespace esm::ops

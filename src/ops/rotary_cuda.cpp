@@ -15,18 +15,24 @@ void pack_positions(const Context& context, const Pack& pack) {
                            context.stream()));
 }
 
-void rotary(const Context& context, const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
-  const device::Phase phase(context, a.inverse ? "rotary backward" : "rotary forward");
+void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const RotaryArgs& a) {
+  const device::Phase phase(ws.context(), a.inverse ? "rotary backward" : "rotary forward");
+  const int64_t head_dim = a.qkv.size(1) / (3 * a.heads);
+  void* workspace = a.sums.defined() ? ws.scratch(Workspace::kPartials,
+                                                  kernels::rotary_sums_workspace(pack.tokens, a.heads, head_dim))
+                                     : nullptr;
   ESM_CUDA(kernels::launch(kernels::RotaryArgs{.dtype = dtype_of(a.qkv),
                                                .tokens = pack.tokens,
                                                .heads = a.heads,
-                                               .head_dim = a.qkv.size(1) / (3 * a.heads),
+                                               .head_dim = head_dim,
                                                .qkv = raw(a.qkv),
                                                .positions = pointer<int32_t>(pack.positions),
                                                .cos = pointer<float>(table.cos),
                                                .sin = pointer<float>(table.sin),
-                                               .inverse = a.inverse},
-                           context.stream()));
+                                               .inverse = a.inverse,
+                                               .sums = pointer<float>(a.sums),
+                                               .workspace = workspace},
+                           ws.context().stream()));
 }
 
 }  // namespace esm::ops::cuda

@@ -141,7 +141,8 @@ TEST_CASE("rotary: NeoX pairs turn by position within the segment, v stays, the 
   const std::vector<float> freq = ops::rotary_inv_freq(head_dim);
   const ops::RotaryTable table = ops::rotary_table(context, 6, freq);
   const at::Tensor qkv = random_tensor(1, {6, 3 * hidden}), turned = qkv.clone();
-  ops::rotary(context, pack, table, {.qkv = turned, .heads = heads});
+  ops::Workspace ws(context);
+  ops::rotary(ws, pack, table, {.qkv = turned, .heads = heads});
   const std::vector<double> before = values(qkv), after = values(turned);
   std::vector<double> expected = before;
   for (int64_t t = 0; t < 6; ++t)
@@ -154,8 +155,12 @@ TEST_CASE("rotary: NeoX pairs turn by position within the segment, v stays, the 
         expected[second] = before[second] * std::cos(angle) + before[first] * std::sin(angle);
       }
   check_close("turned", after, expected, {5e-7, 5e-7});
-  ops::rotary(context, pack, table, {.qkv = turned, .heads = heads, .inverse = true});
+  const at::Tensor sums = at::full({3 * hidden}, 1.0, at::kFloat);
+  ops::rotary(ws, pack, table, {.qkv = turned, .heads = heads, .inverse = true, .sums = sums});
   check_close("back", values(turned), before, {5e-7, 5e-7});
+  std::vector<double> expected_sums(static_cast<size_t>(3 * hidden), 1.0);
+  for (size_t i = 0; i < before.size(); ++i) expected_sums[i % expected_sums.size()] += before[i];
+  check_close("sums", values(sums), expected_sums, {2e-6, 2e-6});
 }
 
 TEST_CASE("casts round to nearest even and keep NaN and infinity") {
