@@ -16,7 +16,8 @@ struct Properties {
 /// Of CUDA device `index`. Throws DeviceError when there is none.
 Properties properties(int index);
 
-/// Makes `index` the current device of this thread.
+/// Makes `index` the current device of this thread. Throws DeviceError when there is none, or when this program was
+/// built for other architectures.
 void use_device(int index);
 
 }  // namespace esm::device

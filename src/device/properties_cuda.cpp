@@ -1,6 +1,8 @@
 #include "device/properties.h"
 
+#include "base/check.h"
 #include "device/cuda_check.h"
+#include "kernels/probe.h"
 
 namespace esm::device {
 
@@ -14,6 +16,16 @@ Properties properties(int index) {
           .memory_bytes = static_cast<int64_t>(prop.totalGlobalMem)};
 }
 
-void use_device(int index) { ESM_CUDA(cudaSetDevice(index)); }
+void use_device(int index) {
+  ESM_CUDA(cudaSetDevice(index));
+  const cudaError_t error = kernels::probe();
+  if (error == cudaSuccess) return;
+  const Properties found = properties(index);
+  const int major = found.compute_capability / 10, minor = found.compute_capability % 10;
+  fail<DeviceError>(
+      "this program has no kernels for device {}, {} (compute capability {}.{}): {}. Build it with "
+      "-DCMAKE_CUDA_ARCHITECTURES={} (8.0 is the least), or use device: cpu",
+      index, found.name, major, minor, cudaGetErrorString(error), found.compute_capability);
+}
 
 }  // namespace esm::device
