@@ -55,6 +55,8 @@ int cmd_eval(int argc, char** argv) {
   train::RunConfig config;
   // A run wants training data; here the data that are evaluated stand for them.
   overrides.insert(overrides.begin(), {.key = "data.train", .value = files.front(), .written = "--data"});
+  // Nor is there an optimizer, whose format of weights might not go with another precision.
+  overrides.insert(overrides.begin(), {.key = "optimizer.master", .value = "fp32", .written = "eval"});
   config::Loaded loaded;
   if (source.format() == train::Format::kNative) {
     // The checkpoint says how its run masked and packed; settings on the command line come on top.

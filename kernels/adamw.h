@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/adamw_math.h"
 #include "kernels/update.h"
 
 namespace esm::kernels {
@@ -18,37 +19,23 @@ struct AdamwPrepareArgs {
 };
 cudaError_t launch(const AdamwPrepareArgs& args, cudaStream_t stream);
 
-/// Where the master weights are.
-enum class MasterFormat {
-  kF32,            // FP32 `master`; `compute`, unless null, receives its BF16 rounding
-  kBF16Remainder,  // exactly FP32, in two halves: `compute` rounded to nearest (ties up), `remainder` the low 16 bits
-  kBF16            // `compute` alone, rounded stochastically
-};
-
-/// How the moments are kept.
-enum class MomentFormat {
-  kF32,
-  kBF16,  // rounded stochastically
-  kE4M3   // one byte; scale per 128 elements; stochastic; the second moment as its root, never rounded to 0
-};
-
 /// One update in place, with g = grad * grad_scale and the group's lr factor f and decay w:
 ///   p *= 1 - lr f w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 ///   p -= step_lr f * m / (sqrt(v) * inv_sqrt_bias2 + eps)
-/// All buffers are device memory, 16-byte aligned, of n elements; n is a multiple of 64 (as flat storage). Elementwise,
-/// hence deterministic; random bits are those of (seed, updates, random_offset + element), whatever the sharding.
-/// Padding (p = g = m = v = 0) stays 0. Bytes moved per element: kF32 30 (28 without compute), kBF16Remainder 28,
-/// kBF16Remainder with BF16 moments 20, all BF16 16, E4M3 moments 4 less than BF16 moments.
+/// All buffers are device memory, 16-byte aligned, of n elements; n is a multiple of 64. Arithmetic: adamw_math.h.
+/// Elementwise, hence deterministic; random bits are those of (seed, updates, random_offset + element), whatever the
+/// sharding (one-byte moments: at multiples of kScaleElements). Padding (p = g = m = v = 0) stays 0. Bytes moved per
+/// element: kF32 30 (28 without compute), kBF16Remainder 28, kBF16Remainder with BF16 moments 20, all BF16 16, E4M3
+/// moments 4 less than BF16 moments.
 struct AdamwArgs {
-  static constexpr int kMaxGroups = 16;
-  static constexpr int64_t kGroupElements = 64, kScaleElements = 128;
+  static constexpr int kMaxGroups = kernels::kMaxGroups;
+  static constexpr int64_t kGroupElements = kernels::kGroupElements;
   struct Group {
     double lr_factor = 1;
     double weight_decay = 0;
   };
 
-  MasterFormat master_format = MasterFormat::kF32;
-  MomentFormat moment_format = MomentFormat::kF32;
+  StateFormats formats;
   float* master = nullptr;        // kF32 only
   uint16_t* compute = nullptr;    // BF16 bits
   uint16_t* remainder = nullptr;  // kBF16Remainder only

@@ -29,9 +29,10 @@ struct PhiloxResult {
   uint32_t v[4];
 };
 
-/// The block function: 128-bit counter, 64-bit key.
-ESM_HOST_DEVICE inline PhiloxResult philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0,
-                                               uint32_t k1) {
+/// The block function: 128-bit counter, 64-bit key. (Static: files with different target flags must not share one
+/// copy.)
+ESM_HOST_DEVICE static inline PhiloxResult philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0,
+                                                      uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = 0xD2511F53ull * c0;
     const uint64_t p1 = 0xCD9E8D57ull * c2;
@@ -48,7 +49,7 @@ ESM_HOST_DEVICE inline PhiloxResult philox4x32(uint32_t c0, uint32_t c1, uint32_
 }
 
 /// Four 32-bit words at (a, b) of `stream` under `seed`. `a` is 64 bits wide, `b` 32.
-ESM_HOST_DEVICE inline PhiloxResult philox(uint64_t seed, RandomStream stream, uint64_t a, uint32_t b = 0) {
+ESM_HOST_DEVICE static inline PhiloxResult philox(uint64_t seed, RandomStream stream, uint64_t a, uint32_t b = 0) {
   return philox4x32(static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), b, static_cast<uint32_t>(stream),
                     static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
 }

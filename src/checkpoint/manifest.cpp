@@ -17,6 +17,8 @@ namespace {
 constexpr std::array kRoles{std::pair{Role::kParameter, std::string_view("parameter")},
                             std::pair{Role::kExpAvg, std::string_view("exp_avg")},
                             std::pair{Role::kExpAvgSq, std::string_view("exp_avg_sq")},
+                            std::pair{Role::kExpAvgScale, std::string_view("exp_avg_scale")},
+                            std::pair{Role::kExpAvgSqScale, std::string_view("exp_avg_sq_scale")},
                             std::pair{Role::kPassThrough, std::string_view("passthrough")}};
 
 // The file ends with its own hash, taken over the text with zeros in the hash's place.
@@ -148,6 +150,8 @@ std::string_view name_prefix(Role role) {
   switch (role) {
     case Role::kExpAvg: return "exp_avg/";
     case Role::kExpAvgSq: return "exp_avg_sq/";
+    case Role::kExpAvgScale: return "exp_avg_scale/";
+    case Role::kExpAvgSqScale: return "exp_avg_sq_scale/";
     case Role::kParameter:
     case Role::kPassThrough: return "";
   }

@@ -133,9 +133,9 @@ void OpenCheckpoint::require(Role role, std::span<const ExpectedTensor> expected
       continue;
     }
     const bool fits = tensor->shape == want.shape || (want.optional && want.shape.empty());
-    if (wrong.empty() && (!fits || tensor->dtype != DType::kF32))
-      wrong = fmt::format("{} is {} {} there, the model wants F32 {}", tensor->name, dtype_name(tensor->dtype),
-                          shape_text(tensor->shape), shape_text(want.shape));
+    if (wrong.empty() && (!fits || tensor->dtype != want.dtype))
+      wrong = fmt::format("{} is {} {} there, the model wants {} {}", tensor->name, dtype_name(tensor->dtype),
+                          shape_text(tensor->shape), dtype_name(want.dtype), shape_text(want.shape));
   }
   for (const TensorEntry& entry : manifest_.tensors)
     if (entry.role == role && !known.contains(entry.name))

@@ -20,6 +20,7 @@ struct ExpectedTensor {
   std::string name;
   std::vector<int64_t> shape;
   bool optional = false;  // may be absent; an empty shape then means any
+  DType dtype = DType::kF32;
 };
 
 class OpenCheckpoint {
@@ -39,8 +40,8 @@ class OpenCheckpoint {
   /// Tensors of a role in the manifest's order. TensorRef::name has the prefix `exp_avg/` for moments.
   std::vector<const TensorRef*> tensors(Role role) const;
 
-  /// Checks that the role holds `expected` and nothing else, all of type FP32; throws one CheckpointError with the
-  /// missing and the unexpected names and the first differing shape. Call it for kParameter, and to resume for
+  /// Checks that the role holds `expected` and nothing else; throws one CheckpointError with the
+  /// missing and the unexpected names and the first differing shape or type. Call it for kParameter, and to resume for
   /// kExpAvg and kExpAvgSq too: weights without moments are refused by it, naming what is missing.
   void require(Role role, std::span<const ExpectedTensor> expected) const;
 

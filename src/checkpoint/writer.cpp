@@ -31,6 +31,10 @@ void check_request(const SaveRequest& request) {
       ESM_CHECK((*moments)[i].name == request.parameters[i].name && (*moments)[i].shape == request.parameters[i].shape,
                 "moments of '{}' given for '{}'", (*moments)[i].name, request.parameters[i].name);
   }
+  const bool coded = request.exp_avg.front().dtype == DType::kF8E4M3;
+  for (const auto* scales : {&request.exp_avg_scale, &request.exp_avg_sq_scale})
+    ESM_CHECK(scales->size() == (coded ? request.exp_avg.size() : 0), "{} scales for {} moments of type {}",
+              scales->size(), request.exp_avg.size(), dtype_name(request.exp_avg.front().dtype));
 }
 
 // Files STEM-00001-of-0000N.safetensors; adds them and their tensors to the manifest.
@@ -68,7 +72,8 @@ int64_t estimated_bytes(const SaveRequest& request) {
   // Headers, manifest (both some 200 bytes a tensor) and rounding to blocks.
   constexpr int64_t kPerTensor = 1024, kFixed = int64_t{1} << 16;
   int64_t bytes = kFixed;
-  for (const auto* group : {&request.parameters, &request.exp_avg, &request.exp_avg_sq, &request.passthrough})
+  for (const auto* group : {&request.parameters, &request.exp_avg, &request.exp_avg_sq, &request.exp_avg_scale,
+                            &request.exp_avg_sq_scale, &request.passthrough})
     for (const TensorOut& tensor : *group) bytes += tensor.byte_count() + kPerTensor;
   return bytes;
 }
@@ -107,6 +112,9 @@ Manifest write_checkpoint(FileSystem& files, const std::string& folder, const Sa
   for (size_t i = 0; i < request.exp_avg.size(); ++i) {
     optimizer.emplace_back(Role::kExpAvg, request.exp_avg[i]);
     optimizer.emplace_back(Role::kExpAvgSq, request.exp_avg_sq[i]);
+    if (request.exp_avg_scale.empty()) continue;
+    optimizer.emplace_back(Role::kExpAvgScale, request.exp_avg_scale[i]);
+    optimizer.emplace_back(Role::kExpAvgSqScale, request.exp_avg_sq_scale[i]);
   }
   for (const TensorOut& tensor : request.passthrough) passthrough.emplace_back(Role::kPassThrough, tensor);
   write_group(files, folder, "model", model, max_file_bytes, manifest);

@@ -12,11 +12,12 @@ namespace esm::checkpoint {
 
 /// What to save. The spans must stay unchanged until the writing is over: whoever saves in the background copies first.
 struct SaveRequest {
-  Manifest manifest;                   // format_version, created, files and tensors are filled in when writing
-  std::vector<TensorOut> parameters;   // FP32
-  std::vector<TensorOut> exp_avg;      // names and shapes of the first `parameters` (the rest are not trained); or
-  std::vector<TensorOut> exp_avg_sq;   // both empty: weights only
-  std::vector<TensorOut> passthrough;  // any type
+  Manifest manifest;                  // format_version, created, files and tensors are filled in when writing
+  std::vector<TensorOut> parameters;  // FP32, or BF16 of a run whose master weights are BF16
+  std::vector<TensorOut> exp_avg;     // names and shapes of the first `parameters` (the rest are not trained); or
+  std::vector<TensorOut> exp_avg_sq;  // both empty: weights only. FP32, BF16 or E4M3
+  std::vector<TensorOut> exp_avg_scale, exp_avg_sq_scale;  // E4M3: FP32, a scale for each 128 elements; else empty
+  std::vector<TensorOut> passthrough;                      // any type
 };
 
 /// A file grows no larger, except for a single larger tensor.

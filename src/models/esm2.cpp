@@ -116,7 +116,7 @@ struct Esm2::Impl {
 
   void add_unit(const Context& context, std::string name, std::vector<nn::ParamSpec> specs) {
     storages.push_back(std::make_unique<nn::UnitStorage>(context, std::move(name), std::move(specs), options.precision,
-                                                         options.training));
+                                                         options.training, options.formats));
     units.push_back(storages.back().get());
   }
   const nn::UnitStorage& layer_storage(int64_t layer) const { return *storages[layer + 1]; }

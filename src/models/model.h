@@ -42,6 +42,8 @@ struct ModelOptions {
   int64_t max_tokens = 0;
   /// Gradients and saved activations exist only with this.
   bool training = true;
+  /// Of weights and moments; FP32 masters are the only ones with precision kFp32.
+  precision::StateFormats formats;
   /// Keep only the input of each layer and compute the rest again in backward; changes no bit of the result.
   bool recompute = false;
   double label_smoothing = 0;

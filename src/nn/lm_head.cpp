@@ -19,11 +19,13 @@ std::vector<ParamSpec> LmHead::declare(const Shape& shape) {
 
 LmHead::LmHead(const Context& context, const UnitStorage& storage, const UnitStorage& embedding, const Shape& shape,
                int64_t chunk_rows, at::ScalarType dtype)
-    : final_norm_(storage, "final_norm", shape.layer_norm_eps),
+    : storage_(&storage),
+      bias_index_(static_cast<size_t>(storage.find("head.bias"))),
+      final_norm_(storage, "final_norm", shape.layer_norm_eps),
       dense_(storage, "head.dense"),
       norm_(storage, "head.norm", shape.layer_norm_eps),
       decoder_(embedding.padded_view(Role::kCompute, "embedding.weight")),
-      bias_(storage.view(Role::kMaster, "head.bias")),
+      bias_(storage.weights(bias_index_)),
       vocabulary_(shape.vocabulary),
       chunk_rows_(chunk_rows) {
   if (storage.has(Role::kGrad)) {
@@ -61,6 +63,11 @@ LmHead::Chunk LmHead::Chunk::narrow(int64_t rows) const {
           {cut(norm2.mean), cut(norm2.rstd)}};
 }
 
+const at::Tensor& LmHead::bias() const {
+  if (!storage_->has(Role::kMaster)) storage_->copy_weights(bias_index_, bias_);
+  return bias_;
+}
+
 void LmHead::forward_chunk(ops::Workspace& ws, const Chunk& c) const {
   final_norm_.forward(ws.context(), c.x_ND, c.y_ND, c.norm1);
   dense_.forward(ws, c.y_ND, c.dense_ND);
@@ -92,11 +99,12 @@ void LmHead::for_each_chunk(const Scored& scored, const Body& body) const {
 }
 
 void LmHead::loss(ops::Workspace& ws, const at::Tensor& x, const Scored& scored, const at::Tensor& sums) {
+  const at::Tensor& bias_V = bias();
   for_each_chunk(scored, [&](const Chunk& c, const ops::Rows& rows, const at::Tensor& targets) {
     ops::gather_rows(ws.context(), x, rows, c.x_ND);
     forward_chunk(ws, c);
     ops::cross_entropy(ws, {.logits = c.logits_NV,
-                            .bias = bias_,
+                            .bias = bias_V,
                             .targets = targets,
                             .count = rows.count,
                             .classes = vocabulary_,
@@ -109,11 +117,12 @@ void LmHead::loss(ops::Workspace& ws, const at::Tensor& x, const Scored& scored,
 
 void LmHead::loss_and_gradient(ops::Workspace& ws, const at::Tensor& x, const Scored& scored, double label_smoothing,
                                const at::Tensor& sums, const at::Tensor& dx) {
+  const at::Tensor& bias_V = bias();
   for_each_chunk(scored, [&](const Chunk& c, const ops::Rows& rows, const at::Tensor& targets) {
     ops::gather_rows(ws.context(), x, rows, c.x_ND);
     forward_chunk(ws, c);
     ops::cross_entropy(ws, {.logits = c.logits_NV,
-                            .bias = bias_,
+                            .bias = bias_V,
                             .targets = targets,
                             .count = rows.count,
                             .classes = vocabulary_,
@@ -132,12 +141,13 @@ void LmHead::final_norm(const Context& context, const at::Tensor& x, const at::T
 }
 
 void LmHead::logits(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& logits) {
+  const at::Tensor& bias_V = bias();
   for (int64_t begin = 0; begin < x.size(0); begin += chunk_rows_) {
     const int64_t rows = std::min(chunk_rows_, x.size(0) - begin);
     Chunk c = chunk_.narrow(rows);
     c.x_ND = x.narrow(0, begin, rows);
     forward_chunk(ws, c);
-    logits.narrow(0, begin, rows).copy_(c.logits_NV.narrow(1, 0, vocabulary_)).add_(bias_);
+    logits.narrow(0, begin, rows).copy_(c.logits_NV.narrow(1, 0, vocabulary_)).add_(bias_V);
   }
 }
 

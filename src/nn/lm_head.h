@@ -56,11 +56,16 @@ class LmHead {
   void forward_chunk(ops::Workspace& ws, const Chunk& c) const;
   void backward_chunk(ops::Workspace& ws, const Chunk& c) const;
 
+  /// The bias in FP32, up to date.
+  const at::Tensor& bias() const;
+
+  const UnitStorage* storage_;
+  size_t bias_index_;
   LayerNorm final_norm_;
   Linear dense_;
   LayerNorm norm_;
   at::Tensor decoder_, ddecoder_;  // [padded vocabulary, D]
-  at::Tensor bias_, dbias_;        // [V] FP32: the master values
+  at::Tensor bias_, dbias_;        // [V] FP32: a view of the master weights, or where there are none a copy
   int64_t vocabulary_;
   int64_t chunk_rows_;
   Chunk chunk_;

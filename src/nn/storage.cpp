@@ -5,14 +5,26 @@
 #include "base/check.h"
 #include "base/narrow.h"
 #include "base/philox.h"
-#include "ops/cast.h"
 #include "ops/parallel.h"
 #include "ops/place.h"
+#include "ops/weights.h"
 
 namespace esm::nn {
 namespace {
 
-constexpr std::array kRoleNames{"compute", "master", "gradient", "first moment", "second moment"};
+using precision::MasterFormat;
+using precision::MomentFormat;
+
+constexpr std::array kRoleNames{"compute",
+                                "master",
+                                "gradient",
+                                "first moment",
+                                "second moment",
+                                "remainder",
+                                "scale of the first moment",
+                                "scale of the second moment"};
+
+bool is_scale(Role role) { return role == Role::kExpAvgScale || role == Role::kExpAvgSqScale; }
 
 /// FNV-1a, 64 bits: which random numbers a parameter gets.
 uint64_t hash_name(std::string_view name) {
@@ -39,8 +51,9 @@ void fill_normal(uint64_t seed, const std::string& name, double std, float* valu
 }  // namespace
 
 UnitStorage::UnitStorage(const Context& context, std::string name, std::vector<ParamSpec> specs,
-                         precision::Precision precision, bool training)
-    : context_(context), name_(std::move(name)), precision_(precision) {
+                         precision::Precision precision, bool training, precision::StateFormats formats)
+    : context_(context), name_(std::move(name)), precision_(precision), formats_(formats) {
+  ESM_CHECK(has_compute_copy() || formats.master == MasterFormat::kF32, "low-byte master weights in FP32 mode");
   for (ParamSpec& spec : specs) {
     int64_t numel = 1;
     for (const int64_t size : spec.shape) numel *= size;
@@ -49,20 +62,33 @@ UnitStorage::UnitStorage(const Context& context, std::string name, std::vector<P
     numel_ += numel;
     flat_numel_ = round_up(flat_numel_ + numel / entries_.back().spec.shape[0] * rows, kAlignment);
   }
-  allocate(Role::kMaster);
-  allocate(Role::kCompute);
-  if (training) allocate(Role::kGrad);
+  if (formats_.master == MasterFormat::kF32) allocate(Role::kMaster, flat_numel_, at::kFloat);
+  if (formats_.master == MasterFormat::kBF16Remainder) allocate(Role::kRemainder, flat_numel_, ops::kRemainderType);
+  if (has_compute_copy())
+    allocate(Role::kCompute, flat_numel_, at::kBFloat16);
+  else
+    buffers_[static_cast<size_t>(Role::kCompute)] = flat(Role::kMaster);
+  if (training) allocate(Role::kGrad, flat_numel_, at::kFloat);
 }
 
-void UnitStorage::allocate(Role role) {
+void UnitStorage::allocate(Role role, int64_t numel, at::ScalarType type) {
   at::Tensor& buffer = buffers_[static_cast<size_t>(role)];
-  if (buffer.defined()) return;
-  if (role != Role::kCompute)
-    buffer = at::zeros({flat_numel_}, ops::options(context_, at::kFloat));
-  else if (precision_ == precision::Precision::kFp32)
-    buffer = flat(Role::kMaster);
-  else
-    buffer = at::zeros({flat_numel_}, ops::options(context_, at::kBFloat16));
+  if (!buffer.defined()) buffer = at::zeros({numel}, ops::options(context_, type));
+}
+
+void UnitStorage::allocate_moments() {
+  const auto moment_type = [&] {
+    switch (formats_.moments) {
+      case MomentFormat::kF32: return at::kFloat;
+      case MomentFormat::kBF16: return at::kBFloat16;
+      case MomentFormat::kE4M3: return at::kByte;
+    }
+    return at::kFloat;
+  };
+  for (const Role role : {Role::kExpAvg, Role::kExpAvgSq}) allocate(role, flat_numel_, moment_type());
+  if (formats_.moments == MomentFormat::kE4M3)
+    for (const Role role : {Role::kExpAvgScale, Role::kExpAvgSqScale})
+      allocate(role, flat_numel_ / precision::kScaleElements, at::kFloat);
 }
 
 const at::Tensor& UnitStorage::flat(Role role) const {
@@ -72,7 +98,14 @@ const at::Tensor& UnitStorage::flat(Role role) const {
 
 at::Tensor UnitStorage::view(Role role, size_t index) const {
   const ParamEntry& entry = entries_.at(index);
-  return flat(role).narrow(0, entry.offset, entry.numel).view(entry.spec.shape);
+  const at::Tensor part = flat_view(role, entry);
+  return is_scale(role) ? part : part.view(entry.spec.shape);
+}
+
+at::Tensor UnitStorage::flat_view(Role role, const ParamEntry& entry) const {
+  constexpr int64_t kScaled = precision::kScaleElements;
+  if (is_scale(role)) return flat(role).narrow(0, entry.offset / kScaled, (entry.numel + kScaled - 1) / kScaled);
+  return flat(role).narrow(0, entry.offset, entry.numel);
 }
 
 at::Tensor UnitStorage::view(Role role, std::string_view name) const {
@@ -101,8 +134,7 @@ int64_t UnitStorage::find(std::string_view name) const {
 void UnitStorage::init(uint64_t seed) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     const ParamSpec& spec = entries_[i].spec;
-    const at::Tensor target = view(Role::kMaster, i);
-    const at::Tensor values = target.is_cpu() ? target : at::empty(target.sizes(), at::kFloat);
+    const at::Tensor values = at::empty(spec.shape, at::kFloat);
     switch (spec.kind) {
       case ParamKind::kMatrix:
       case ParamKind::kEmbedding:
@@ -113,13 +145,46 @@ void UnitStorage::init(uint64_t seed) {
       case ParamKind::kBias:
       case ParamKind::kNormBias: values.zero_(); break;
     }
-    if (!target.is_cpu()) target.copy_(values);
+    set_weights(i, values);
   }
-  sync_compute();
+}
+
+at::Tensor UnitStorage::weights(size_t index) const {
+  if (has(Role::kMaster)) return view(Role::kMaster, index);
+  const at::Tensor out = at::empty(entries_.at(index).spec.shape, ops::options(context_, at::kFloat));
+  copy_weights(index, out);
+  return out;
+}
+
+void UnitStorage::copy_weights(size_t index, const at::Tensor& out) const {
+  if (has(Role::kMaster)) {
+    out.copy_(view(Role::kMaster, index));
+    return;
+  }
+  const at::Tensor remainder = has(Role::kRemainder) ? view(Role::kRemainder, index) : at::Tensor();
+  ops::join_weights(context_, view(Role::kCompute, index), remainder, out);
+}
+
+void UnitStorage::set_weights(size_t index, const at::Tensor& values) {
+  const std::vector<int64_t>& shape = entries_.at(index).spec.shape;
+  ESM_CHECK(values.sizes() == at::IntArrayRef(shape) && values.scalar_type() == at::kFloat,
+            "weights of another shape or type for {}", entries_[index].spec.name);
+  at::Tensor here = values;
+  if (has(Role::kMaster)) {
+    here = view(Role::kMaster, index);
+    if (here.data_ptr() != values.data_ptr()) here.copy_(values);
+  } else if (values.device() != ops::device_of(context_)) {
+    here = at::empty(shape, ops::options(context_, at::kFloat));
+    here.copy_(values);
+  }
+  if (has_compute_copy())
+    ops::split_weights(context_, here, view(Role::kCompute, index),
+                       has(Role::kRemainder) ? view(Role::kRemainder, index) : at::Tensor());
 }
 
 void UnitStorage::sync_compute() {
-  if (has_compute_copy()) ops::cast(context_, flat(Role::kMaster), flat(Role::kCompute));
+  if (has_compute_copy() && has(Role::kMaster))
+    ops::split_weights(context_, flat(Role::kMaster), flat(Role::kCompute), {});
 }
 
 void UnitStorage::zero_grad() { flat(Role::kGrad).zero_(); }

@@ -123,14 +123,6 @@ template <class T>
 void attention_backward(const AttentionBackward<T>& a);
 
 // --- optimizer ---
-struct AdamW {
-  int64_t n;
-  float *master, *exp_avg, *exp_avg_sq;
-  const float* grad;
-  float grad_scale, decay, step_size, root_correction, eps;
-  float one_minus_beta1, beta2, one_minus_beta2;
-};
-void adamw(const AdamW& a);
 double sum_of_squares(int64_t n, const float* x);
 
 }  // namespace esm::ops::cpu

@@ -11,6 +11,7 @@
 #include "ops/linear.h"
 #include "ops/pack.h"
 #include "ops/rotary.h"
+#include "ops/weights.h"
 #include "ops/workspace.h"
 
 namespace esm::ops::cuda {
@@ -41,6 +42,10 @@ void scatter_rows(const Context& context, const at::Tensor& from, const Rows& ro
 void cross_entropy(Workspace& ws, const CrossEntropyArgs& a);
 
 void cast(const Context& context, const at::Tensor& from, const at::Tensor& to);
+void split_weights(const Context& context, const at::Tensor& weights, const at::Tensor& bf16,
+                   const at::Tensor& remainder);
+void join_weights(const Context& context, const at::Tensor& bf16, const at::Tensor& remainder,
+                  const at::Tensor& weights);
 void adamw(const Context& context, const AdamWArgs& a);
 
 /// FP64 sums that sum_of_squares() makes of so many tensors, and bytes of its workspace.

@@ -32,6 +32,8 @@ void gather_rows(const Context&, const at::Tensor&, const Rows&, const at::Tenso
 void scatter_rows(const Context&, const at::Tensor&, const Rows&, const at::Tensor&) { no_cuda(); }
 void cross_entropy(Workspace&, const CrossEntropyArgs&) { no_cuda(); }
 void cast(const Context&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
+void split_weights(const Context&, const at::Tensor&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
+void join_weights(const Context&, const at::Tensor&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
 void adamw(const Context&, const AdamWArgs&) { no_cuda(); }
 int64_t sums_of_squares(size_t) { no_cuda(); }
 int64_t sum_of_squares_workspace() { no_cuda(); }

@@ -38,6 +38,10 @@ int32_t* data<int32_t>(const at::Tensor& tensor) {
   return static_cast<int32_t*>(raw(tensor, at::kInt));
 }
 template <>
+uint16_t* data<uint16_t>(const at::Tensor& tensor) {
+  return static_cast<uint16_t*>(raw(tensor, tensor.scalar_type() == at::kShort ? at::kShort : at::kBFloat16));
+}
+template <>
 cpu::Bf16* data<cpu::Bf16>(const at::Tensor& tensor) {
   return static_cast<cpu::Bf16*>(raw(tensor, at::kBFloat16));
 }

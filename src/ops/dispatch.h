@@ -26,6 +26,8 @@ uint8_t* data<uint8_t>(const at::Tensor& tensor);
 template <>
 int32_t* data<int32_t>(const at::Tensor& tensor);
 template <>
+uint16_t* data<uint16_t>(const at::Tensor& tensor);  // bits of BF16 or of remainders (kShort)
+template <>
 cpu::Bf16* data<cpu::Bf16>(const at::Tensor& tensor);
 
 /// nullptr for an undefined tensor.

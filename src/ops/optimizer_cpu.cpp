@@ -6,21 +6,6 @@
 
 namespace esm::ops::cpu {
 
-void adamw(const AdamW& args) {
-  parallel_ranges(args.n, row_grain(1), [&](int64_t begin, int64_t end) {
-    const AdamW a = args;
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) {
-      const float g = a.grad[i] * a.grad_scale;
-      const float m = a.exp_avg[i] + (g - a.exp_avg[i]) * a.one_minus_beta1;
-      const float v = a.exp_avg_sq[i] * a.beta2 + a.one_minus_beta2 * g * g;
-      a.exp_avg[i] = m;
-      a.exp_avg_sq[i] = v;
-      a.master[i] = a.master[i] * a.decay - a.step_size * m / (std::sqrt(v) / a.root_correction + a.eps);
-    }
-  });
-}
-
 double sum_of_squares(int64_t n, const float* x) {
   constexpr int64_t kBlock = 1 << 16;
   std::vector<double> sums((n + kBlock - 1) / kBlock);

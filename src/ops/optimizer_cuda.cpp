@@ -87,21 +87,25 @@ void decide_update(const Context& context, const DecideUpdate& a) {
 
 void adamw(const Context& context, const AdamWArgs& a) {
   const device::Phase phase(context, "AdamW");
-  kernels::AdamwArgs args{.master_format = kernels::MasterFormat::kF32,
-                          .moment_format = kernels::MomentFormat::kF32,
+  kernels::AdamwArgs args{.formats = a.formats,
                           .master = pointer<float>(a.master),
                           .compute = static_cast<uint16_t*>(raw(a.compute)),
+                          .remainder = static_cast<uint16_t*>(raw(a.remainder)),
                           .exp_avg = raw(a.exp_avg),
                           .exp_avg_sq = raw(a.exp_avg_sq),
+                          .exp_avg_scale = pointer<float>(a.exp_avg_scale),
+                          .exp_avg_sq_scale = pointer<float>(a.exp_avg_sq_scale),
                           .grad = pointer<float>(a.grad),
-                          .n = a.master.numel(),
+                          .n = a.grad.numel(),
                           .groups = pointer<uint8_t>(a.groups),
                           .beta1 = static_cast<float>(a.beta1),
                           .beta2 = static_cast<float>(a.beta2),
                           .one_minus_beta1 = static_cast<float>(1 - a.beta1),
                           .one_minus_beta2 = static_cast<float>(1 - a.beta2),
                           .eps = static_cast<float>(a.eps),
-                          .dynamic = &numbers_of(a.numbers)->adamw};
+                          .dynamic = &numbers_of(a.numbers)->adamw,
+                          .seed = a.seed,
+                          .random_offset = a.random_offset};
   static_assert(kernels::AdamwArgs::kMaxGroups == AdamWArgs::kMaxGroups &&
                 kernels::AdamwArgs::kGroupElements == AdamWArgs::kGroupElements);
   for (size_t g = 0; g < a.group.size(); ++g)

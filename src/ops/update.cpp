@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/adamw_math.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 #include "ops/place.h"
@@ -78,13 +79,9 @@ double sum_of_squares(const Context& context, const std::vector<at::Tensor>& ten
 }
 
 kernels::AdamwDynamic adamw_numbers(int64_t updates, double lr, double beta1, double beta2, double grad_scale) {
-  const double step = static_cast<double>(updates);
-  return {.updates = updates,
-          .lr = lr,
-          .step_lr = lr / (1 - std::pow(beta1, step)),
-          .inv_sqrt_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, step))),
-          .grad_scale = static_cast<float>(grad_scale),
-          .skip = 0};
+  kernels::AdamwDynamic numbers{.updates = updates, .lr = lr, .grad_scale = static_cast<float>(grad_scale), .skip = 0};
+  kernels::set_bias_correction(numbers, beta1, beta2);
+  return numbers;
 }
 
 at::Tensor adamw_numbers_tensor(const Context& context, const kernels::AdamwDynamic& numbers) {

@@ -110,7 +110,7 @@ BenchStepResult bench_step(const RunConfig& given, const BenchStepOptions& optio
   const Context context = open_device(config);
   const auto model = build_model(context, config, /*training=*/true, {});
   model->init_parameters(kSeed);
-  Optimizer optimizer(context, model->units(), config.optimizer, config.cuda_graph);
+  Optimizer optimizer(context, model->units(), config.optimizer, {.seed = kSeed, .graphs = config.cuda_graph});
   StepQueue queue(context, optimizer);
   const auto comm = dist::make_single_comm();
   std::vector<data::Batch> batches;

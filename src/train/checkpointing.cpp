@@ -17,34 +17,76 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
+DType dtype_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat: return DType::kF32;
+    case at::kBFloat16: return DType::kBF16;
+    case at::kByte: return DType::kF8E4M3;
+    default:
+      fail<InternalError>("internal error: no checkpoint holds tensors of type {}",
+                          c10::toString(tensor.scalar_type()));
+  }
+}
+
+std::vector<std::byte> copy_of(const at::Tensor& tensor) {
+  const at::Tensor here = tensor.cpu();
+  const auto bytes = bytes_of(here);
+  return {bytes.begin(), bytes.end()};
+}
+
 // Host memory is written from where it is, device memory is fetched when its turn comes.
 checkpoint::TensorOut tensor_of(const nn::ParamSpec& spec, const at::Tensor& view) {
-  checkpoint::TensorOut out{.name = spec.name, .dtype = DType::kF32, .shape = spec.shape};
+  checkpoint::TensorOut out{.name = spec.name, .dtype = dtype_of(view), .shape = view.sizes().vec()};
   if (view.is_cpu())
     out.bytes = bytes_of(view);
   else
-    out.make = [view] {
-      const at::Tensor here = view.cpu();
-      const auto bytes = bytes_of(here);
-      return std::vector<std::byte>(bytes.begin(), bytes.end());
-    };
+    out.make = [view] { return copy_of(view); };
+  return out;
+}
+
+// How `unit` keeps its weights in a checkpoint: as they are, or FP32 made of two halves when its turn comes.
+checkpoint::TensorOut weights_of(const nn::UnitStorage& unit, size_t index) {
+  const nn::ParamSpec& spec = unit.entries()[index].spec;
+  switch (unit.formats().master) {
+    case precision::MasterFormat::kF32: return tensor_of(spec, unit.view(nn::Role::kMaster, index));
+    case precision::MasterFormat::kBF16: return tensor_of(spec, unit.view(nn::Role::kCompute, index));
+    case precision::MasterFormat::kBF16Remainder: break;
+  }
+  return {.name = spec.name, .dtype = DType::kF32, .shape = spec.shape, .make = [&unit, index] {
+            return copy_of(unit.weights(index));
+          }};
+}
+
+template <class Make>
+std::vector<checkpoint::TensorOut> all_tensors(models::Model& model, const Make& make) {
+  std::vector<checkpoint::TensorOut> out;
+  for (const nn::UnitStorage* unit : model.units())
+    for (size_t i = 0; i < unit->entries().size(); ++i) out.push_back(make(*unit, i));
   return out;
 }
 
 std::vector<checkpoint::TensorOut> tensors_of(models::Model& model, nn::Role role) {
-  std::vector<checkpoint::TensorOut> out;
-  for (nn::UnitStorage* unit : model.units())
-    for (size_t i = 0; i < unit->entries().size(); ++i)
-      out.push_back(tensor_of(unit->entries()[i].spec, unit->view(role, i)));
-  return out;
+  return all_tensors(model, [role](const nn::UnitStorage& unit, size_t i) {
+    return tensor_of(unit.entries()[i].spec, unit.view(role, i));
+  });
 }
+
+precision::StateFormats formats_of(models::Model& model) { return model.units().front()->formats(); }
 
 /// fill(bytes in host memory) decides what `view`, wherever it lies, holds then.
 template <class Fill>
 void fill_view(const at::Tensor& view, const Fill& fill) {
-  const at::Tensor here = view.is_cpu() ? view : at::empty(view.sizes(), at::kFloat);
+  const at::Tensor here = view.is_cpu() ? view : at::empty(view.sizes(), view.scalar_type());
   fill(bytes_of(here));
   if (!view.is_cpu()) at::Tensor(view).copy_(here);
+}
+
+/// The same for the FP32 values of a parameter's weights.
+template <class Fill>
+void fill_weights(nn::UnitStorage& unit, size_t index, const Fill& fill) {
+  const at::Tensor here = at::empty(unit.entries()[index].spec.shape, at::kFloat);
+  fill(bytes_of(here));
+  unit.set_weights(index, here);
 }
 
 // A tensor of the source that the model does not train, read when its turn comes.
@@ -72,24 +114,50 @@ data::LoaderState parse_position(const std::string& text, const std::string& pat
   }
 }
 
-std::vector<checkpoint::ExpectedTensor> expected_tensors(models::Model& model) {
+/// Where a role of a checkpoint lies in a model. Master weights in two halves have no place of their own.
+struct Place {
+  Role role;
+  nn::Role where;
+};
+
+std::vector<Place> places_of(const precision::StateFormats& formats) {
+  std::vector<Place> places{{Role::kExpAvg, nn::Role::kExpAvg}, {Role::kExpAvgSq, nn::Role::kExpAvgSq}};
+  if (formats.moments == precision::MomentFormat::kE4M3) {
+    places.push_back({Role::kExpAvgScale, nn::Role::kExpAvgScale});
+    places.push_back({Role::kExpAvgSqScale, nn::Role::kExpAvgSqScale});
+  }
+  return places;
+}
+
+std::vector<checkpoint::ExpectedTensor> expected_tensors(const std::vector<checkpoint::TensorOut>& tensors) {
   std::vector<checkpoint::ExpectedTensor> expected;
-  for (nn::UnitStorage* unit : model.units())
-    for (const nn::ParamEntry& entry : unit->entries()) expected.push_back({entry.spec.name, entry.spec.shape});
+  for (const checkpoint::TensorOut& tensor : tensors)
+    expected.push_back({.name = tensor.name, .shape = tensor.shape, .dtype = tensor.dtype});
   return expected;
 }
 
-void copy_role(const checkpoint::OpenCheckpoint& from, Role role, models::Model& model, nn::Role to) {
-  for (nn::UnitStorage* unit : model.units()) {
-    for (size_t i = 0; i < unit->entries().size(); ++i) {
-      const auto source = from.tensor(role, unit->entries()[i].spec.name).bytes;
-      fill_view(unit->view(to, i), [&](std::span<std::byte> target) {
-        ESM_CHECK(source.size() == target.size(), "{}: {} bytes for {}", unit->entries()[i].spec.name, source.size(),
-                  target.size());
-        std::memcpy(target.data(), source.data(), source.size());
+void copy_bytes(const checkpoint::TensorRef& source, std::span<std::byte> target) {
+  ESM_CHECK(source.bytes.size() == target.size(), "{}: {} bytes for {}", source.name, source.bytes.size(),
+            target.size());
+  std::memcpy(target.data(), source.bytes.data(), target.size());
+}
+
+void copy_role(const checkpoint::OpenCheckpoint& from, Place place, models::Model& model) {
+  for (nn::UnitStorage* unit : model.units())
+    for (size_t i = 0; i < unit->entries().size(); ++i)
+      fill_view(unit->view(place.where, i), [&](std::span<std::byte> target) {
+        copy_bytes(from.tensor(place.role, unit->entries()[i].spec.name), target);
       });
-    }
-  }
+}
+
+void copy_weights(const checkpoint::OpenCheckpoint& from, models::Model& model) {
+  if (formats_of(model).master == precision::MasterFormat::kBF16)
+    return copy_role(from, {Role::kParameter, nn::Role::kCompute}, model);
+  for (nn::UnitStorage* unit : model.units())
+    for (size_t i = 0; i < unit->entries().size(); ++i)
+      fill_weights(*unit, i, [&](std::span<std::byte> target) {
+        copy_bytes(from.tensor(Role::kParameter, unit->entries()[i].spec.name), target);
+      });
 }
 
 }  // namespace
@@ -112,9 +180,13 @@ checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& opti
   manifest.schedule_json = schedule.end_object().text();
   manifest.counters_json = state.to_json();
   if (state.valid_step == state.step) manifest.metric = state.valid_loss;
-  request.parameters = tensors_of(model, nn::Role::kMaster);
+  request.parameters = all_tensors(model, weights_of);
   request.exp_avg = tensors_of(model, nn::Role::kExpAvg);
   request.exp_avg_sq = tensors_of(model, nn::Role::kExpAvgSq);
+  if (formats_of(model).moments == precision::MomentFormat::kE4M3) {
+    request.exp_avg_scale = tensors_of(model, nn::Role::kExpAvgScale);
+    request.exp_avg_sq_scale = tensors_of(model, nn::Role::kExpAvgSqScale);
+  }
   if (carried.has_value()) {
     manifest.origin_json = carried->origin_json();
     request.passthrough = carried->passthrough();
@@ -125,9 +197,14 @@ checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& opti
 }
 
 int64_t checkpoint_bytes(models::Model& model) {
-  constexpr int64_t kBytesPerParameter = 3 * sizeof(float);  // master and two moments
   constexpr int64_t kRest = 1 << 20;
-  return model.parameter_count() * kBytesPerParameter + kRest;
+  int64_t bytes = kRest;
+  const auto add = [&bytes](const std::vector<checkpoint::TensorOut>& tensors) {
+    for (const checkpoint::TensorOut& tensor : tensors) bytes += tensor.byte_count();
+  };
+  add(all_tensors(model, weights_of));
+  for (const Place& place : places_of(formats_of(model))) add(tensors_of(model, place.where));
+  return bytes;
 }
 
 void load_parameters(models::Model& model, const ModelSource& source) {
@@ -141,12 +218,11 @@ void load_parameters(models::Model& model, const ModelSource& source) {
       if (found->second != spec.shape)
         fail<CheckpointError>("{}: '{}' has shape {}, the model wants {}", source.path(), spec.name,
                               checkpoint::shape_text(found->second), checkpoint::shape_text(spec.shape));
-      fill_view(unit->view(nn::Role::kMaster, i), [&](std::span<std::byte> target) {
+      fill_weights(*unit, i, [&](std::span<std::byte> target) {
         source.copy_to(spec.name, {reinterpret_cast<float*>(target.data()), target.size() / sizeof(float)});
       });
     }
   }
-  model.sync_compute();
 }
 
 Restored restore(const checkpoint::OpenCheckpoint& from, models::Model& model, Optimizer& optimizer) {
@@ -155,16 +231,14 @@ Restored restore(const checkpoint::OpenCheckpoint& from, models::Model& model, O
         "{} holds weights only, no optimizer state, so it cannot be resumed; to start a new run from "
         "its weights set init_from: {}",
         from.path(), from.path());
-  std::vector<checkpoint::ExpectedTensor> expected = expected_tensors(model);
-  from.require(Role::kExpAvg, expected);
-  from.require(Role::kExpAvgSq, expected);
+  const std::vector<Place> places = places_of(formats_of(model));
+  for (const Place& place : places) from.require(place.role, expected_tensors(tensors_of(model, place.where)));
+  std::vector<checkpoint::ExpectedTensor> expected = expected_tensors(all_tensors(model, weights_of));
   expected.push_back({.name = "contact.weight", .shape = {}, .optional = true});
   expected.push_back({.name = "contact.bias", .shape = {}, .optional = true});
   from.require(Role::kParameter, expected);
-  copy_role(from, Role::kParameter, model, nn::Role::kMaster);
-  copy_role(from, Role::kExpAvg, model, nn::Role::kExpAvg);
-  copy_role(from, Role::kExpAvgSq, model, nn::Role::kExpAvgSq);
-  model.sync_compute();
+  copy_weights(from, model);
+  for (const Place& place : places) copy_role(from, place, model);
   Restored restored;
   restored.state = TrainState::from_json(from.manifest().counters_json);
   restored.position = parse_position(from.manifest().data_position_json, from.path());

@@ -15,13 +15,14 @@
 
 namespace esm::train {
 
+/// Parameters are FP32 (two halves are joined), or BF16 of a run that has nothing else; moments as they are kept.
 /// A request whose spans point into the model; valid until the next step. `carried`: the model that the run started
 /// from; its contact head and the tensors that we do not use travel on, so that a later export is complete.
 checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& optimizer, const TrainState& state,
                                      const data::LoaderState& position, const RunConfig& config,
                                      const std::optional<ModelSource>& carried);
 
-/// Bytes that one checkpoint of this model takes on disk, roughly.
+/// Bytes that one checkpoint of this model, with moments, takes on disk, roughly.
 int64_t checkpoint_bytes(models::Model& model);
 
 /// Fills the parameters of `model` from `source` (converted to FP32) and syncs the compute copies. Throws

@@ -258,8 +258,12 @@ std::shared_ptr<ModelSource::Impl> open_native(const std::string& path, checkpoi
   impl->step = manifest.step;
   impl->config_yaml = manifest.config_yaml;
   std::vector<checkpoint::ExpectedTensor> expected;
-  for (const models::NamedShape& tensor : models::native_tensors(impl->config))
-    expected.push_back({.name = tensor.name, .shape = tensor.shape});
+  for (const models::NamedShape& tensor : models::native_tensors(impl->config)) {
+    // BF16: of a run whose master weights are.
+    const TensorRef* found = impl->checkpoint->find(checkpoint::Role::kParameter, tensor.name);
+    const bool bf16 = found != nullptr && found->dtype == DType::kBF16;
+    expected.push_back({.name = tensor.name, .shape = tensor.shape, .dtype = bf16 ? DType::kBF16 : DType::kF32});
+  }
   for (const models::NamedShape& tensor : models::native_contact_tensors(impl->config))
     expected.push_back({.name = tensor.name, .shape = tensor.shape, .optional = true});
   impl->checkpoint->require(checkpoint::Role::kParameter, expected);

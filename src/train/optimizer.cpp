@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/narrow.h"
 #include "ops/place.h"
 
 namespace esm::train {
@@ -37,17 +38,21 @@ std::vector<at::Tensor> gradients_of(std::span<nn::UnitStorage* const> units) {
 }  // namespace
 
 Optimizer::Optimizer(const Context& context, std::span<nn::UnitStorage* const> units, const OptimizerSection& config,
-                     bool graphs)
+                     const Options& options)
     : context_(context),
       config_(config),
+      seed_(options.seed),
       multipliers_(config.lr_multipliers.begin(), config.lr_multipliers.end()),
       control_(context, gradients_of(units)),
-      replay_(context, graphs) {
+      replay_(context, options.graphs) {
   std::vector<bool> prefix_used(multipliers_.size(), false);
+  int64_t first = 0;
   for (nn::UnitStorage* unit : units) {
-    unit->allocate(Role::kExpAvg);
-    unit->allocate(Role::kExpAvgSq);
+    unit->allocate_moments();
     units_.push_back(make_unit(*unit, prefix_used));
+    units_.back().first = first;
+    // Without the padding of vocabularies, which differs from device to device.
+    for (const nn::ParamEntry& entry : unit->entries()) first += round_up(entry.numel, nn::UnitStorage::kAlignment);
   }
   for (size_t i = 0; i < multipliers_.size(); ++i)
     if (!prefix_used[i])
@@ -74,7 +79,8 @@ ops::AdamWGroup Optimizer::group_of(const nn::ParamSpec& spec, std::vector<bool>
 Optimizer::Unit Optimizer::make_unit(nn::UnitStorage& storage, std::vector<bool>& prefix_used) const {
   constexpr int64_t kBlock = ops::AdamWArgs::kGroupElements;
   static_assert(nn::UnitStorage::kAlignment % kBlock == 0);
-  Unit unit{.storage = &storage, .group = {}, .groups = at::zeros({storage.flat_numel() / kBlock}, at::kByte)};
+  Unit unit{
+      .storage = &storage, .group = {}, .groups = at::zeros({storage.flat_numel() / kBlock}, at::kByte), .first = 0};
   const auto& entries = storage.entries();
   for (size_t i = 0; i < entries.size(); ++i) {
     const ops::AdamWGroup group = group_of(entries[i].spec, prefix_used);
@@ -94,18 +100,25 @@ void Optimizer::update(const at::Tensor& loss_sums, double lr, double clip_norm)
     control_.sum_squares();
     control_.decide(loss_sums, {.max_norm = clip_norm, .beta1 = config_.beta1, .beta2 = config_.beta2});
     for (const Unit& unit : units_) {
-      const auto flat = [&](Role role) { return unit.storage->flat(role); };
-      ops::adamw(context_, {.master = flat(Role::kMaster),
+      const nn::UnitStorage& storage = *unit.storage;
+      const auto flat = [&](Role role) { return storage.has(role) ? storage.flat(role) : at::Tensor(); };
+      ops::adamw(context_, {.formats = storage.formats(),
+                            .master = flat(Role::kMaster),
+                            .compute = storage.has_compute_copy() ? flat(Role::kCompute) : at::Tensor(),
+                            .remainder = flat(Role::kRemainder),
                             .grad = flat(Role::kGrad),
                             .exp_avg = flat(Role::kExpAvg),
                             .exp_avg_sq = flat(Role::kExpAvgSq),
-                            .compute = unit.storage->has_compute_copy() ? flat(Role::kCompute) : at::Tensor(),
+                            .exp_avg_scale = flat(Role::kExpAvgScale),
+                            .exp_avg_sq_scale = flat(Role::kExpAvgSqScale),
                             .numbers = control_.numbers(),
                             .groups = unit.groups,
                             .group = unit.group,
                             .beta1 = config_.beta1,
                             .beta2 = config_.beta2,
-                            .eps = config_.eps});
+                            .eps = config_.eps,
+                            .seed = seed_,
+                            .random_offset = unit.first});
     }
   });
 }

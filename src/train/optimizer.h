@@ -16,10 +16,16 @@ namespace esm::train {
 
 class Optimizer {
  public:
-  /// Allocates both moments of every unit. On a CUDA device updates are replayed as a graph if `graphs`. Throws
-  /// ConfigError when a prefix of lr_multipliers matches no parameter.
+  struct Options {
+    uint64_t seed = 0;    // of stochastic rounding
+    bool graphs = false;  // on a CUDA device updates are replayed as a graph
+  };
+  /// Allocates both moments of every unit, in the formats of the units. Throws ConfigError when a prefix of
+  /// lr_multipliers matches no parameter.
   Optimizer(const Context& context, std::span<nn::UnitStorage* const> units, const OptimizerSection& config,
-            bool graphs = false);
+            const Options& options);
+  Optimizer(const Context& context, std::span<nn::UnitStorage* const> units, const OptimizerSection& config)
+      : Optimizer(context, units, config, Options{}) {}
 
   /// Queues one update from gradients of the summed loss and loss_sums ([3] FP64, models::Model): norm of the mean
   /// gradient, clipping to clip_norm (0: none), master weights and moments, then the compute copies; nothing of it when
@@ -40,12 +46,14 @@ class Optimizer {
     nn::UnitStorage* storage;
     std::vector<ops::AdamWGroup> group;
     at::Tensor groups;  // uint8 [flat_numel / 64], group of each 64 elements
+    int64_t first;      // its first element among those of all units, for stochastic rounding
   };
   Unit make_unit(nn::UnitStorage& storage, std::vector<bool>& prefix_used) const;
   ops::AdamWGroup group_of(const nn::ParamSpec& spec, std::vector<bool>& prefix_used) const;
 
   Context context_;
   OptimizerSection config_;
+  uint64_t seed_;
   std::vector<std::pair<std::string, double>> multipliers_;
   std::vector<Unit> units_;
   ops::UpdateControl control_;

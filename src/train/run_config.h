@@ -10,6 +10,7 @@
 #include "data/data_config.h"
 #include "models/esm2_config.h"
 #include "precision/recipe.h"
+#include "precision/state_formats.h"
 #include "train/schedule.h"
 
 namespace esm::train {
@@ -84,6 +85,18 @@ struct OptimizerSection {
   ESM_FIELD(weight_decay, "Decoupled weight decay.", config::at_least(0), config::Resume::kWarn)
   bool decay_norms_and_biases = true;
   ESM_FIELD(decay_norms_and_biases, "Whether LayerNorm parameters and biases decay too.", config::Resume::kWarn)
+  precision::MasterFormat master = precision::MasterFormat::kF32;
+  ESM_FIELD(master,
+            "How weights are kept beside the BF16 copy that is computed with. fp32: 4 bytes a parameter; "
+            "bf16_remainder: the low 16 bits, 2 bytes, which with the copy are exactly the FP32 weights (same results "
+            "bit for bit); bf16: nothing, 0 bytes: the copy alone is trained, rounded stochastically, which loses "
+            "precision. The last two need precision: bf16.",
+            config::Resume::kFixed)
+  precision::MomentFormat moments = precision::MomentFormat::kF32;
+  ESM_FIELD(moments,
+            "How the two moments are kept. fp32: 8 bytes a parameter; bf16: 4 bytes, rounded stochastically; fp8: 2.06 "
+            "bytes, E4M3 with a scale for each 128 elements, rounded stochastically.",
+            config::Resume::kFixed)
   std::map<std::string, double> lr_multipliers;
   ESM_FIELD(lr_multipliers,
             "Factor on the learning rate by prefix of the parameter name, the longest prefix wins, e.g. "
@@ -151,8 +164,7 @@ struct RunConfig {
             "of the model comes from there. Empty: random weights.",
             config::Resume::kFree)
   precision::Precision precision = precision::Precision::kBf16;
-  ESM_FIELD(precision, "Recipe of the GEMMs and activations; master weights and moments are FP32 always.",
-            config::Resume::kWarn)
+  ESM_FIELD(precision, "Recipe of the GEMMs and activations.", config::Resume::kWarn)
   DeviceChoice device = DeviceChoice::kAuto;
   ESM_FIELD(device, "Where the run works; auto: on a CUDA device if there is one that this program can use.",
             config::Resume::kWarn)
@@ -187,6 +199,10 @@ struct RunConfig {
       problems.add("eval.monitor", "'{}' is not among the names of data.valid", eval.monitor);
     if (eval.patience > 0 && eval.every_steps == 0)
       problems.add("eval.patience", "needs eval.every_steps above 0: without it nothing is validated before the end");
+    if (precision == precision::Precision::kFp32 && optimizer.master != precision::MasterFormat::kF32)
+      problems.add("optimizer.master",
+                   "{} needs precision: bf16: with precision: fp32 there is no BF16 copy of the weights",
+                   kernels::enum_names(optimizer.master)[static_cast<size_t>(optimizer.master)]);
     if (expect.valid_loss_below.has_value() && data.valid.empty())
       problems.add("expect.valid_loss_below", "needs data.valid");
   }

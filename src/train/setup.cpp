@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <set>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -80,7 +81,12 @@ void adopt_model_config(RunConfig& config, const ModelSource& source, const conf
 
 void check_resumed_config(const checkpoint::OpenCheckpoint& checkpoint, const RunConfig& config) {
   std::string refused;
+  std::set<std::string> defaults;
+  for (const config::Entry& entry : config::entries(config))
+    if (entry.is_default()) defaults.insert(entry.key);
   for (const config::Difference& d : config::diff(checkpoint.manifest().config_yaml, config)) {
+    // Keys that the program did not have then.
+    if (d.side == config::Difference::Side::kOnlyNew && defaults.contains(d.key)) continue;
     const std::string line =
         fmt::format("{}: {} in the checkpoint, {} now", d.key, d.old_value.empty() ? "absent" : d.old_value,
                     d.new_value.empty() ? "absent" : d.new_value);
@@ -126,6 +132,8 @@ std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfi
   options.attention = attention_kind(config.attention);
   options.graphs = config.cuda_graph;
   options.training = training;
+  // Without training FP32 weights do: whatever the formats, they hold exactly what was trained.
+  if (training) options.formats = {.master = config.optimizer.master, .moments = config.optimizer.moments};
   options.recompute = config.train.recompute == Recompute::kFull;
   options.label_smoothing = config.train.label_smoothing;
   if (config.model.inv_freq == models::InvFreq::kFile) {

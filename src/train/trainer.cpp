@@ -98,7 +98,8 @@ void Trainer::open_everything() {
       data::loader_options(config_.data, static_cast<uint64_t>(config_.seed), comm_->rank(), comm_->size());
   model_ = build_model(context_, config_, /*training=*/true,
                        source_.has_value() ? source_->inv_freq() : std::vector<float>{});
-  optimizer_.emplace(context_, model_->units(), config_.optimizer, config_.cuda_graph);
+  optimizer_.emplace(context_, model_->units(), config_.optimizer,
+                     Optimizer::Options{.seed = static_cast<uint64_t>(config_.seed), .graphs = config_.cuda_graph});
   queue_.emplace(context_, *optimizer_);
   if (resumed.has_value()) {
     Restored restored = restore(*resumed, *model_, *optimizer_);

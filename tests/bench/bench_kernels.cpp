@@ -24,6 +24,7 @@
 #include "kernels/reduce.h"
 #include "kernels/rotary.h"
 #include "kernels/rows.h"
+#include "kernels/weights.h"
 
 namespace {
 
@@ -378,8 +379,7 @@ void optimizer(Bench& bench, const Shared& s, const Values& values) {
     bench.add(text("adamw %s, layer of 19.7M", mode.name), mode.bytes * static_cast<double>(n),
               [&](cudaStream_t stream) {
                 const int64_t at = n * (layer++ % kLayers);
-                return launch(kernels::AdamwArgs{.master_format = mode.master,
-                                                 .moment_format = mode.moment,
+                return launch(kernels::AdamwArgs{.formats = {mode.master, mode.moment},
                                                  .master = master + at,
                                                  .compute = compute + at,
                                                  .remainder = remainder + at,
@@ -406,6 +406,15 @@ void optimizer(Bench& bench, const Shared& s, const Values& values) {
             [=](cudaStream_t stream) { return launch(squares, stream); });
   bench.add("cast fp32->bf16 157M", 6.0 * static_cast<double>(n) * kLayers, [=](cudaStream_t stream) {
     return launch(kernels::CastArgs{.n = n * kLayers, .from = master, .to = compute}, stream);
+  });
+  bench.add("split weights 157M", 8.0 * static_cast<double>(n) * kLayers, [=](cudaStream_t stream) {
+    return launch(
+        kernels::SplitWeightsArgs{.n = n * kLayers, .weights = master, .bf16 = compute, .remainder = remainder},
+        stream);
+  });
+  bench.add("join weights 157M", 8.0 * static_cast<double>(n) * kLayers, [=](cudaStream_t stream) {
+    return launch(
+        kernels::JoinWeightsArgs{.n = n * kLayers, .bf16 = compute, .remainder = remainder, .weights = master}, stream);
   });
   bench.add("fill fp32 157M", 4.0 * static_cast<double>(n) * kLayers, [=](cudaStream_t stream) {
     return launch(kernels::FillArgs{.n = n * kLayers, .value = 1, .to = m}, stream);

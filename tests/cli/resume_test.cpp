@@ -43,6 +43,9 @@ TEST_CASE("resume equals the straight run bit for bit") {
   check_resume({"--precision=bf16"}, 8);
   check_resume({"--train.micro_batches=3", "--train.recompute=full"}, 7);
   check_resume({"--train.micro_batches=12", "--data.loader_threads=0"}, 6);
+  check_resume({"--optimizer.moments=bf16"}, 6);
+  check_resume({"--precision=bf16", "--optimizer.master=bf16_remainder", "--optimizer.moments=bf16"}, 5);
+  check_resume({"--precision=bf16", "--optimizer.master=bf16", "--optimizer.moments=fp8"}, 7);
 }
 
 TEST_CASE("results do not depend on loader threads, recompute, or on YAML against flags") {

@@ -80,10 +80,7 @@ constexpr double kLr = 1e-3, kBeta1 = 0.9, kBeta2 = 0.98, kEps = 1e-8, kDecay = 
 Trajectory train_ours(const Golden& golden) {
   const Context context{.threads = 1};
   models::Esm2 model = golden.make_model(kTraining);
-  for (nn::UnitStorage* unit : model.units()) {
-    unit->allocate(nn::Role::kExpAvg);
-    unit->allocate(nn::Role::kExpAvgSq);
-  }
+  for (nn::UnitStorage* unit : model.units()) unit->allocate_moments();
   Trajectory result;
   for (int64_t step = 1; step <= 20; ++step) {
     model.zero_grad();

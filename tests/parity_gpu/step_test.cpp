@@ -43,7 +43,7 @@ struct Run {
 
 Run train_for(int64_t steps, const models::ModelOptions& options, bool forbid_waiting = false) {
   models::Esm2 model = random_model(gpu(), small_config(2, 4, 64), options);
-  train::Optimizer optimizer(gpu(), model.units(), {}, options.graphs);
+  train::Optimizer optimizer(gpu(), model.units(), {}, {.graphs = options.graphs});
   train::StepQueue queue(gpu(), optimizer);
   const auto comm = dist::make_single_comm();
   train::RunConfig config;
@@ -112,7 +112,7 @@ TEST_CASE("waiting inside a step would be found") {
 TEST_CASE("what is not finite is found on the device, by name, and changes nothing") {
   const bool graphs = GENERATE(false, true);
   models::Esm2 model = random_model(gpu(), small_config(2, 2, 16), {.tokens_per_batch = kTokens, .graphs = graphs});
-  train::Optimizer optimizer(gpu(), model.units(), {}, graphs);
+  train::Optimizer optimizer(gpu(), model.units(), {}, {.graphs = graphs});
   const auto weights = [&] {
     std::vector<std::vector<uint8_t>> result;
     for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kMaster)));

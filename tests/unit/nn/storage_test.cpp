@@ -58,9 +58,9 @@ TEST_CASE("buffers appear on demand") {
   CHECK(unit.has(Role::kMaster));
   CHECK(!unit.has(Role::kGrad));
   CHECK_THROWS_AS(unit.flat(Role::kExpAvg), InternalError);
-  unit.allocate(Role::kExpAvg);
+  unit.allocate_moments();
   unit.flat(Role::kExpAvg).fill_(2.0);
-  unit.allocate(Role::kExpAvg);  // keeps what is there
+  unit.allocate_moments();  // keeps what is there
   CHECK(values(unit.flat(Role::kExpAvg))[0] == 2);
   CHECK(unit.find("u.bias") == 1);
   CHECK(unit.find("bias") == -1);
