@@ -33,7 +33,10 @@ void print_result(const train::BenchStepResult& r) {
   if (!r.phases.empty())
     line("  the rest", fmt::format("{:8.2f} ms {:5.1f} %", r.median_ms - sum, 100 * (1 - sum / r.median_ms)));
   line("loss", fmt::format("{:.4f} at first, {:.4f} at last", r.first_loss, r.last_loss));
-  if (r.device_bytes > 0) line("device memory", human_bytes(r.device_bytes));
+  if (r.device_bytes > 0)
+    line("device memory", fmt::format("{} in use, {} predicted (ratio {:.3f})", human_bytes(r.device_bytes),
+                                      human_bytes(r.predicted_bytes),
+                                      static_cast<double>(r.device_bytes) / static_cast<double>(r.predicted_bytes)));
 }
 
 int step(int argc, char** argv) {

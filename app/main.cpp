@@ -25,6 +25,7 @@ constexpr std::array kCommands{
     Subcommand{"eval", "loss, perplexity and accuracy of a checkpoint on a data set", cmd_eval},
     Subcommand{"data", "turn FASTA files into shards of tokens", cmd_data},
     Subcommand{"convert", "convert checkpoints: Hugging Face, NVIDIA, native", cmd_convert},
+    Subcommand{"plan", "predict memory, arithmetic and disk of a run", cmd_plan},
     Subcommand{"bench", "measure the speed of the training step", cmd_bench},
     Subcommand{"config", "show, check and explain configs", cmd_config},
 };

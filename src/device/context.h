@@ -18,7 +18,10 @@ struct Context {
   DeviceKind device = DeviceKind::kCpu;
   int device_index = 0;                          // CUDA ordinal; 0 on the CPU
   int threads = 1;                               // CPU threads of tensor operations
-  std::shared_ptr<device::CudaQueue> cuda = {};  // exactly with kCuda: make_cuda_context()
+  std::shared_ptr<device::CudaQueue> cuda = {};  // exactly with kCuda, but for a sketch: make_cuda_context()
+  /// For plans: what is made has sizes and no memory (ATen's meta tensors), and no device is needed. It computes
+  /// nothing.
+  bool sketch = false;
 
   bool on_cuda() const { return device == DeviceKind::kCuda; }
   /// Where this context queues its device work; nullptr on the CPU.

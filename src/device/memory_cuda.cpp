@@ -31,9 +31,8 @@ DeviceBuffer::DeviceBuffer(const std::string& purpose, int64_t bytes) {
     data_ = nullptr;
     const MemoryInfo now = device_memory();
     throw OutOfMemory(
-        fmt::format("out of device memory: {} ({} bytes) wanted for {}, {} of {} are free. Lower the token budget or "
-                    "the optimizer's precision, or see what needs how much with `esmtrain plan`.",
-                    human_bytes(bytes), bytes, purpose, human_bytes(now.free_bytes), human_bytes(now.total_bytes)),
+        fmt::format("out of device memory: {} ({} bytes) wanted for {}, {} of {} are free", human_bytes(bytes), bytes,
+                    purpose, human_bytes(now.free_bytes), human_bytes(now.total_bytes)),
         bytes);
   }
   ESM_CUDA(status);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/narrow.h"
+#include "ops/attention_choice.h"
 #include "ops/embedding.h"
 #include "ops/place.h"
 #include "ops/upload.h"
@@ -79,7 +80,21 @@ void put(std::byte* block, int64_t at, const std::vector<T>& values, int64_t siz
   std::fill(to + values.size(), to + size, rest);
 }
 
+/// Of a CUDA device.
+int64_t capacity_for(int64_t segments) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(segments, kLeastCapacity))));
+}
+
 }  // namespace
+
+int64_t expected_segments(const Context& context, int64_t tokens, int64_t max_seqlen) {
+  constexpr int64_t kSample = 1 << 17;  // tokens, enough to know how many proteins more of them are
+  const int64_t sample = std::min(tokens, kSample);
+  const auto share = static_cast<double>(tokens) / static_cast<double>(sample);
+  const auto proteins =
+      static_cast<int64_t>(share * static_cast<double>(ops::protein_lengths(sample, max_seqlen, 0).size()));
+  return context.on_cuda() ? capacity_for(proteins) : std::max(proteins, kLeastCapacity);
+}
 
 struct BatchStage::Impl {
   Context context;
@@ -88,17 +103,24 @@ struct BatchStage::Impl {
   at::Tensor block;  // uint8, where the model works
   at::Tensor positions;
 
-  Impl(const Context& context_, const Limits& limits_) : context(context_), limits(limits_), upload(context_) {}
+  Impl(const Context& context_, const Limits& limits_) : context(context_), limits(limits_), upload(context_) {
+    upload.reserve(Layout(expected()).bytes);
+    positions = at::empty({limits.tokens}, ops::options(context, at::kInt));
+  }
 
-  Sizes sizes_of(const data::Batch& batch, const Segments& segments) const {
-    const int64_t scored = batch.n_scored(), chunk = limits.chunk_rows;
-    Sizes sizes{.tokens = batch.budget(),
-                .segments = static_cast<int64_t>(segments.is_dummy.size()),
-                .scored = scored,
-                .chunks = (scored + chunk - 1) / chunk};
+  Sizes expected() const {
+    return sizes_of({.tokens = limits.tokens,
+                     .segments = expected_segments(context, limits.tokens, limits.max_seqlen),
+                     .scored = limits.chunk_rows});
+  }
+
+  /// Of a batch of so many tokens, segments, scored rows.
+  Sizes sizes_of(Sizes sizes) const {
+    const int64_t chunk = limits.chunk_rows;
+    sizes.chunks = (sizes.scored + chunk - 1) / chunk;
     if (context.on_cuda()) {
       sizes.tokens = limits.tokens;
-      sizes.segments = std::bit_ceil(static_cast<uint64_t>(std::max(sizes.segments, kLeastCapacity)));
+      sizes.segments = capacity_for(sizes.segments);
       sizes.scored = sizes.chunks * chunk;
     }
     return sizes;
@@ -131,7 +153,8 @@ StagedBatch BatchStage::stage(const data::Batch& batch) {
     segments.add(batch.cu_seqlens[s + 1], batch.is_dummy[s] != 0, fixed ? m.limits.max_seqlen : batch.budget());
   if (fixed && batch.budget() < m.limits.tokens)
     segments.add(narrow<int32_t>(m.limits.tokens), true, m.limits.max_seqlen);
-  const Sizes sizes = m.sizes_of(batch, segments);
+  const Sizes sizes =
+      m.sizes_of({.tokens = batch.budget(), .segments = std::ssize(segments.is_dummy), .scored = batch.n_scored()});
   const Layout at(sizes);
 
   std::byte* memory = m.upload.begin(at.bytes);
@@ -146,8 +169,6 @@ StagedBatch BatchStage::stage(const data::Batch& batch) {
   put<int32_t>(memory, at.counts, counts, sizes.chunks, 0);
   m.block = m.upload.finish();
 
-  if (!m.positions.defined() || m.positions.numel() < sizes.tokens)
-    m.positions = at::empty({sizes.tokens}, ops::options(m.context, at::kInt));
   StagedBatch staged;
   staged.pack = {.tokens = sizes.tokens,
                  .ids = m.view(at.ids, sizes.tokens, at::kByte),
@@ -165,11 +186,9 @@ StagedBatch BatchStage::stage(const data::Batch& batch) {
   return staged;
 }
 
-int64_t BatchStage::bytes() const {
-  const auto bytes = [](const at::Tensor& x) {
-    return x.defined() ? x.numel() * static_cast<int64_t>(x.element_size()) : 0;
-  };
-  return impl_->upload.bytes() + bytes(impl_->positions);
+ops::MemoryPart BatchStage::memory() const {
+  ops::MemoryPart part{.name = "batches", .bytes = impl_->upload.bytes()};
+  return part.add(impl_->positions);
 }
 
 }  // namespace esm::models

@@ -10,6 +10,7 @@
 
 #include "data/batch.h"
 #include "nn/lm_head.h"
+#include "ops/memory_part.h"
 #include "ops/pack.h"
 
 namespace esm::models {
@@ -22,6 +23,10 @@ struct StagedBatch {
   /// Sizes and addresses: equal for two batches exactly if work on them differs in nothing but the data.
   std::vector<int64_t> shape() const;
 };
+
+/// Segments of a staged batch of proteins: `tokens` in all, `max_seqlen` in a segment at most. Room is made for so many
+/// at the start; more are taken when they come.
+int64_t expected_segments(const Context& context, int64_t tokens, int64_t max_seqlen);
 
 class BatchStage {
  public:
@@ -37,7 +42,7 @@ class BatchStage {
   /// Checks the batch; InternalError when it is not one (data::Batch) or beyond the limits.
   StagedBatch stage(const data::Batch& batch);
 
-  int64_t bytes() const;
+  ops::MemoryPart memory() const;
 
  private:
   struct Impl;

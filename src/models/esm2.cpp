@@ -121,24 +121,30 @@ struct Esm2::Impl {
   }
   const nn::UnitStorage& layer_storage(int64_t layer) const { return *storages[layer + 1]; }
 
-  bool keeps_all() const { return options.training && !options.recompute; }
+  bool keeps_layers() const { return options.training && options.recompute != nn::Recompute::kFull; }
   at::Tensor x(int64_t layer, int64_t tokens) const {
     return x_buffers[layer % static_cast<int64_t>(x_buffers.size())].narrow(0, 0, tokens);
   }
   nn::EncoderLayerSaved saved(int64_t layer, int64_t tokens) const {
-    nn::EncoderLayerSaved result = saved_buffers[keeps_all() ? layer : 0].narrow(tokens);
+    nn::EncoderLayerSaved result = saved_buffers[keeps_layers() ? layer : 0].narrow(tokens);
     result.x_TD = x(layer, tokens);
+    result.h_TF = h_buffers[layer % static_cast<int64_t>(h_buffers.size())].narrow(0, 0, tokens);
     return result;
   }
+
+  ops::AttentionSetup attention_setup() const {
+    return {.heads = config.heads,
+            .head_dim = config.head_dim(),
+            .dtype = activation_type(options.precision),
+            .kind = options.attention};
+  }
+  int64_t max_seqlen() const { return options.max_tokens > 0 ? options.max_tokens : options.tokens_per_batch; }
+  void expect_operations();
 
   /// Embedding and all layers; fills `factors`. After layer l `seen(l, saved)` is called.
   template <class Seen>
   void encode(const ops::Pack& pack, const Seen& seen) {
-    ops::begin_attention(ws, pack,
-                         {.heads = config.heads,
-                          .head_dim = config.head_dim(),
-                          .dtype = activation_type(options.precision),
-                          .kind = options.attention});
+    ops::begin_attention(ws, pack, attention_setup());
     embedding->forward(ws.context(), pack, factors.narrow(0, 0, pack.tokens), x(0, pack.tokens));
     const nn::EncoderScratch some = scratch.narrow(pack.tokens);
     for (int64_t l = 0; l < config.layers; ++l) {
@@ -162,7 +168,7 @@ struct Esm2::Impl {
     const nn::EncoderScratch some = scratch.narrow(pack.tokens);
     for (int64_t l = config.layers - 1; l >= 0; --l) {
       const nn::EncoderLayerSaved kept = saved(l, pack.tokens);
-      if (options.recompute) layers[l].forward(ws, pack, rotary, some, kept, {});
+      layers[l].restore(ws, pack, rotary, some, kept, options.recompute);
       layers[l].backward(ws, pack, rotary, some, kept, dx, l > 0 ? layers[l - 1].output_bias_gradient() : at::Tensor());
     }
     embedding->backward(ws, pack, factors.narrow(0, 0, pack.tokens), dx);
@@ -183,6 +189,7 @@ struct Esm2::Impl {
 
   std::vector<at::Tensor> x_buffers;                 // training: layers + 1, else 2 in turn
   std::vector<nn::EncoderLayerSaved> saved_buffers;  // one a layer, or one for all
+  std::vector<at::Tensor> h_buffers;                 // before the GELU: one a layer, or one for all
   nn::EncoderScratch scratch;
   at::Tensor dx_buffer;
   at::Tensor factors;  // of the embedding's rows
@@ -213,16 +220,35 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
 
   const int64_t inputs = options.training ? config.layers + 1 : 2;
   for (int64_t i = 0; i < inputs; ++i) x_buffers.push_back(at::empty({tokens, config.hidden}, own));
-  for (int64_t i = 0; i < (keeps_all() ? config.layers : 1); ++i)
+  for (int64_t i = 0; i < (keeps_layers() ? config.layers : 1); ++i)
     saved_buffers.push_back(nn::EncoderLayerSaved::allocate(context, shape, tokens, dtype));
+  const bool keeps_h = options.training && options.recompute == nn::Recompute::kNone;
+  for (int64_t i = 0; i < (keeps_h ? config.layers : 1); ++i)
+    h_buffers.push_back(nn::EncoderLayerSaved::allocate_h(context, shape, tokens, dtype));
   scratch = nn::EncoderScratch::allocate(context, shape, tokens, dtype);
   if (options.training) dx_buffer = at::empty({tokens, config.hidden}, own);
   factors = at::empty({tokens}, ops::options(context, at::kFloat));
   sums = ops::make_loss_sums(context);
-  stage.emplace(context, BatchStage::Limits{.tokens = tokens,
-                                            .max_seqlen = options.max_tokens > 0 ? options.max_tokens : tokens,
-                                            .vocabulary = kVocabSize,
-                                            .chunk_rows = head->chunk_rows()});
+  stage.emplace(
+      context,
+      BatchStage::Limits{
+          .tokens = tokens, .max_seqlen = max_seqlen(), .vocabulary = kVocabSize, .chunk_rows = head->chunk_rows()});
+  expect_operations();
+}
+
+void Esm2::Impl::expect_operations() {
+  const int64_t tokens = options.tokens_per_batch;
+  embedding->expect(ws, tokens);
+  layers.front().expect(ws, tokens);
+  head->expect(ws);
+  ops::expect_attention(ws,
+                        {.tokens = tokens,
+                         .heads = config.heads,
+                         .head_dim = config.head_dim(),
+                         .capacity = expected_segments(ws.context(), tokens, max_seqlen()),
+                         .max_seqlen = max_seqlen()},
+                        attention_setup());
+  ws.allocate();
 }
 
 Esm2::Esm2(const Context& context, const Esm2Config& config, const ModelOptions& options) {
@@ -295,21 +321,28 @@ Outputs Esm2::forward(const data::Batch& batch, Want want) {
   return out;
 }
 
-std::vector<MemoryPart> Esm2::activation_memory() const {
+std::vector<ops::MemoryPart> Esm2::memory() const {
   const Impl& m = *impl_;
-  const auto bytes = [](const at::Tensor& x) {
-    return x.defined() ? x.numel() * static_cast<int64_t>(x.element_size()) : 0;
-  };
-  int64_t inputs = 0, saved = 0;
-  for (const at::Tensor& x : m.x_buffers) inputs += bytes(x);
-  for (const nn::EncoderLayerSaved& layer : m.saved_buffers) saved += layer.bytes();
-  return {{"layer inputs", inputs},
-          {"kept for backward", saved},
-          {"shared by layers", m.scratch.bytes() + bytes(m.dx_buffer)},
-          {"head", m.head->bytes()},
-          {"rotary table", bytes(m.rotary.cos) + bytes(m.rotary.sin)},
-          {"batches", m.stage->bytes() + bytes(m.factors)},
-          {"scratch of operations", m.ws.bytes()}};
+  ops::MemoryPart inputs{.name = "layer inputs"}, qkv{.name = "queries, keys, values"},
+      attended{.name = "attention outputs"}, middle{.name = "between attention and feed-forward"},
+      h{.name = "feed-forward, before the GELU"}, statistics{.name = "row statistics"},
+      shared{.name = "shared by all layers"}, rotary{.name = "rotary table"};
+  for (const at::Tensor& x : m.x_buffers) inputs.add(x);
+  for (const nn::EncoderLayerSaved& saved : m.saved_buffers) {
+    qkv.add(saved.qkv_T3D);
+    attended.add(saved.o_TD);
+    middle.add(saved.x1_TD);
+    for (const at::Tensor& x : {saved.lse_HT, saved.norm1.mean, saved.norm1.rstd, saved.norm2.mean, saved.norm2.rstd})
+      statistics.add(x);
+  }
+  for (const at::Tensor& x : m.h_buffers) h.add(x);
+  for (const at::Tensor& x : {m.scratch.norm_TD, m.scratch.act_TF, m.scratch.wide_TF, m.dx_buffer, m.factors})
+    shared.add(x);
+  rotary.add(m.rotary.cos).add(m.rotary.sin);
+  ops::MemoryPart attention = m.ws.attention_memory();
+  if (m.options.graphs) attention.bytes += m.ws.attention_library_bytes;  // a graph has a pool of its own
+  return {inputs,           qkv,    attended,          middle,        h,        statistics, shared,
+          m.head->memory(), rotary, m.stage->memory(), m.ws.memory(), attention};
 }
 
 }  // namespace esm::models

@@ -41,7 +41,7 @@ class Esm2 final : public Model {
   void accumulate(const data::Batch& batch) override;
   const at::Tensor& loss_sums() const override;
   LossSums evaluate(const data::Batch& batch) override;
-  std::vector<MemoryPart> activation_memory() const override;
+  std::vector<ops::MemoryPart> memory() const override;
 
   /// For parity tests and prediction; allocates what it returns. Contacts need a contact head (else ConfigError) and
   /// use exact attention probabilities on a slower path.

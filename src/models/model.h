@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "nn/recompute.h"
 #include "nn/storage.h"
 #include "ops/attention_cuda.h"
 #include "ops/cross_entropy.h"
+#include "ops/memory_part.h"
 
 namespace esm::models {
 
@@ -28,12 +30,6 @@ struct LossSums {
   }
 };
 
-/// Bytes of one group of buffers, for the memory table.
-struct MemoryPart {
-  std::string name;
-  int64_t bytes = 0;
-};
-
 struct ModelOptions {
   precision::Precision precision = precision::Precision::kFp32;
   /// T, the largest batch.budget(); a multiple of 128. Activation buffers are allocated once for it.
@@ -44,8 +40,8 @@ struct ModelOptions {
   bool training = true;
   /// Of weights and moments; FP32 masters are the only ones with precision kFp32.
   precision::StateFormats formats;
-  /// Keep only the input of each layer and compute the rest again in backward; changes no bit of the result.
-  bool recompute = false;
+  /// What is not kept for backward but computed again there; changes no bit of the result.
+  nn::Recompute recompute = nn::Recompute::kNone;
   double label_smoothing = 0;
   /// Rotary inverse frequencies [head_dim / 2] of the imported file; empty: computed as the config says.
   std::vector<float> inv_freq;
@@ -85,7 +81,10 @@ class Model {
   /// The plain (unsmoothed) loss; touches no gradient.
   virtual LossSums evaluate(const data::Batch& batch) = 0;
 
-  virtual std::vector<MemoryPart> activation_memory() const = 0;
+  /// All buffers that are there by now, parameters left out. After the first batch nothing is added, unless one has
+  /// more segments or scored rows than any before. A model on a sketch (Context::sketch) tells what a real one would
+  /// hold after a batch of proteins.
+  virtual std::vector<ops::MemoryPart> memory() const = 0;
 
   void init_parameters(uint64_t seed) {
     for (nn::UnitStorage* unit : units()) unit->init(seed);

@@ -9,12 +9,6 @@
 namespace esm::nn {
 namespace {
 
-int64_t bytes_of(std::initializer_list<at::Tensor> tensors) {
-  int64_t total = 0;
-  for (const at::Tensor& tensor : tensors) total += tensor.numel() * static_cast<int64_t>(tensor.element_size());
-  return total;
-}
-
 /// The first values of `buffer` as a dense tensor of this shape.
 at::Tensor dense(const at::Tensor& buffer, at::IntArrayRef shape) {
   int64_t numel = 1;
@@ -35,9 +29,14 @@ EncoderLayerSaved EncoderLayerSaved::allocate(const Context& context, const Enco
           .o_TD = at::empty({tokens, shape.hidden}, own),
           .lse_HT = at::empty({shape.heads, tokens}, wide),
           .x1_TD = at::empty({tokens, shape.hidden}, own),
-          .h_TF = at::empty({tokens, shape.ffn}, own),
+          .h_TF = {},
           .norm1 = {floats(), floats()},
           .norm2 = {floats(), floats()}};
+}
+
+at::Tensor EncoderLayerSaved::allocate_h(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
+                                         at::ScalarType dtype) {
+  return at::empty({tokens, shape.ffn}, ops::options(context, dtype));
 }
 
 EncoderLayerSaved EncoderLayerSaved::narrow(int64_t tokens) const {
@@ -52,10 +51,6 @@ EncoderLayerSaved EncoderLayerSaved::narrow(int64_t tokens) const {
           .norm2 = {rows(norm2.mean), rows(norm2.rstd)}};
 }
 
-int64_t EncoderLayerSaved::bytes() const {
-  return bytes_of({qkv_T3D, o_TD, lse_HT, x1_TD, h_TF, norm1.mean, norm1.rstd, norm2.mean, norm2.rstd});
-}
-
 EncoderScratch EncoderScratch::allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
                                         at::ScalarType dtype) {
   const at::TensorOptions own = ops::options(context, dtype);
@@ -67,8 +62,6 @@ EncoderScratch EncoderScratch::allocate(const Context& context, const EncoderLay
 EncoderScratch EncoderScratch::narrow(int64_t tokens) const {
   return {norm_TD.narrow(0, 0, tokens), act_TF.narrow(0, 0, tokens), wide_TF.narrow(0, 0, tokens)};
 }
-
-int64_t EncoderScratch::bytes() const { return bytes_of({norm_TD, act_TF, wide_TF}); }
 
 std::vector<ParamSpec> EncoderLayer::declare(const EncoderLayerShape& shape, int64_t index) {
   const std::string prefix = prefix_of(index);
@@ -91,21 +84,45 @@ EncoderLayer::EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& 
       fc1_(storage, prefix_of(index) + "ffn.fc1"),
       fc2_(storage, prefix_of(index) + "ffn.fc2") {}
 
-void EncoderLayer::forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
-                           const EncoderScratch& scratch, const EncoderLayerSaved& saved,
-                           const at::Tensor& x_out) const {
-  const at::Tensor& norm = scratch.norm_TD;
-  norm1_.forward(ws.context(), saved.x_TD, norm, saved.norm1);
-  qkv_.forward(ws, norm, saved.qkv_T3D);
+void EncoderLayer::attention_block(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
+                                   const EncoderScratch& scratch, const EncoderLayerSaved& saved) const {
+  norm1_.forward(ws.context(), saved.x_TD, scratch.norm_TD, saved.norm1);
+  qkv_.forward(ws, scratch.norm_TD, saved.qkv_T3D);
   ops::rotary(ws, pack, rotary, {.qkv = saved.qkv_T3D, .heads = shape_.heads});
   ops::attention(ws, pack, {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .heads = shape_.heads});
   out_.forward(ws, saved.o_TD, saved.x1_TD, saved.x_TD);
+}
 
-  norm2_.forward(ws.context(), saved.x1_TD, norm, saved.norm2);
-  fc1_.forward(ws, norm, saved.h_TF);
-  if (!x_out.defined()) return;
+void EncoderLayer::first_product(ops::Workspace& ws, const EncoderScratch& scratch,
+                                 const EncoderLayerSaved& saved) const {
+  norm2_.forward(ws.context(), saved.x1_TD, scratch.norm_TD, saved.norm2);
+  fc1_.forward(ws, scratch.norm_TD, saved.h_TF);
+}
+
+void EncoderLayer::forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
+                           const EncoderScratch& scratch, const EncoderLayerSaved& saved,
+                           const at::Tensor& x_out) const {
+  attention_block(ws, pack, rotary, scratch, saved);
+  first_product(ws, scratch, saved);
   ops::gelu(ws.context(), shape_.activation, saved.h_TF, scratch.act_TF);
   fc2_.forward(ws, scratch.act_TF, x_out, saved.x1_TD);
+}
+
+void EncoderLayer::expect(ops::Workspace& ws, int64_t tokens) const {
+  for (const Linear* linear : {&qkv_, &out_, &fc1_, &fc2_}) linear->expect(ws, tokens);
+  for (const LayerNorm* norm : {&norm1_, &norm2_}) norm->expect(ws, tokens);
+  if (!fc1_.bias_gradient().defined()) return;
+  ops::expect_gelu_backward(ws, tokens, shape_.ffn);
+  ops::expect_rotary_sums(ws, tokens, shape_.heads, shape_.hidden / shape_.heads);
+}
+
+void EncoderLayer::restore(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
+                           const EncoderScratch& scratch, const EncoderLayerSaved& saved, Recompute recompute) const {
+  switch (recompute) {
+    case Recompute::kNone: return;
+    case Recompute::kFull: attention_block(ws, pack, rotary, scratch, saved); [[fallthrough]];
+    case Recompute::kSelective: return first_product(ws, scratch, saved);
+  }
 }
 
 void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,

@@ -1,11 +1,13 @@
 // One pre-LayerNorm encoder layer:
 //   x1 = x + W_o attention(rotary(W_qkv LN1(x)));   x' = x1 + W_2 gelu(W_1 LN2(x1))
 // Kept for backward: x, qkv (rotated), o, x1, h = W_1 LN2(x1) + b_1 (before the GELU) and row statistics: 10 D elements
-// a token. LayerNorm and GELU outputs are computed again where backward reads their inputs anyway.
+// a token, or less (nn/recompute.h). LayerNorm and GELU outputs are computed again where backward reads their inputs
+// anyway.
 #pragma once
 #include <string>
 
 #include "nn/layers.h"
+#include "nn/recompute.h"
 #include "ops/attention.h"
 #include "ops/gelu.h"
 #include "ops/rotary.h"
@@ -21,17 +23,19 @@ struct EncoderLayerShape {
   double init_std = 0.02;
 };
 
-/// What forward keeps for backward, for T tokens. x is the layer's input, owned by whoever made it.
+/// What forward fills for backward, for T tokens. x is the layer's input, owned by whoever made it.
 struct EncoderLayerSaved {
   at::Tensor x_TD, qkv_T3D, o_TD, lse_HT, x1_TD, h_TF;
   NormStats norm1, norm2;
 
-  /// All but x. T tokens, activations of type `dtype`.
+  /// All but x and h. T tokens, activations of type `dtype`.
   static EncoderLayerSaved allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
                                     at::ScalarType dtype);
+  /// h alone: one a layer, or one for all that is computed again.
+  static at::Tensor allocate_h(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
+                               at::ScalarType dtype);
   /// The first `tokens` rows of everything (lse is cut into a dense [H, tokens]).
   EncoderLayerSaved narrow(int64_t tokens) const;
-  int64_t bytes() const;
 };
 
 /// Buffers that all layers share, one use at a time: no more than one layer works at once.
@@ -43,7 +47,6 @@ struct EncoderScratch {
   static EncoderScratch allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
                                  at::ScalarType dtype);
   EncoderScratch narrow(int64_t tokens) const;
-  int64_t bytes() const;
 };
 
 class EncoderLayer {
@@ -52,10 +55,13 @@ class EncoderLayer {
   static std::vector<ParamSpec> declare(const EncoderLayerShape& shape, int64_t index);
   EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& shape, int64_t index);
 
-  /// Fills `saved` (saved.x_TD given) and x_out [T, D], which may not be x. With x_out undefined only `saved` is
-  /// filled: what backward needs, computed again.
+  /// Fills `saved` (saved.x_TD given) and x_out [T, D], which may not be x.
   void forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary, const EncoderScratch& scratch,
                const EncoderLayerSaved& saved, const at::Tensor& x_out) const;
+
+  /// Fills again, before backward, what was not kept of `saved`.
+  void restore(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary, const EncoderScratch& scratch,
+               const EncoderLayerSaved& saved, Recompute recompute) const;
 
   /// dx [T, D]: gradient of x_out, becomes the gradient of x in place. Adds to the parameters' gradients, but for
   /// output_bias_gradient(), which whoever made dx has seen to; dx_sum, if defined, is that of the layer below.
@@ -63,10 +69,17 @@ class EncoderLayer {
                 const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx,
                 const at::Tensor& dx_sum) const;
 
+  /// Announces to `ws` what the layer will ask for, but for attention's needs.
+  void expect(ops::Workspace& ws, int64_t tokens) const;
+
   /// Of the bias of W_2, [D] FP32: += column sums of the gradient of x_out.
   const at::Tensor& output_bias_gradient() const { return fc2_.bias_gradient(); }
 
  private:
+  void attention_block(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
+                       const EncoderScratch& scratch, const EncoderLayerSaved& saved) const;
+  void first_product(ops::Workspace& ws, const EncoderScratch& scratch, const EncoderLayerSaved& saved) const;
+
   EncoderLayerShape shape_;
   LayerNorm norm1_;
   Linear qkv_, out_;

@@ -37,6 +37,14 @@ void Linear::wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x
       ws, {.dy = dy, .x = x, .dweight = dweight_, .dbias = bias == BiasGradient::kAdd ? dbias_ : at::Tensor()});
 }
 
+void Linear::expect(ops::Workspace& ws, int64_t tokens) const {
+  ops::expect_linear(ws, {.tokens = tokens,
+                          .out = weight_.size(0),
+                          .in = weight_.size(1),
+                          .type = weight_.scalar_type(),
+                          .training = dweight_.defined()});
+}
+
 void LayerNorm::declare(std::vector<ParamSpec>& specs, const std::string& prefix, int64_t size) {
   specs.push_back({.name = prefix + ".weight", .shape = {size}, .kind = ParamKind::kNormWeight});
   specs.push_back({.name = prefix + ".bias", .shape = {size}, .kind = ParamKind::kNormBias});
@@ -68,6 +76,10 @@ void LayerNorm::backward(ops::Workspace& ws, const Backward& a) const {
                                 .dbias = dbias_,
                                 .dx_sum = a.dx_sum,
                                 .accumulate = a.accumulate});
+}
+
+void LayerNorm::expect(ops::Workspace& ws, int64_t rows) const {
+  if (dweight_.defined()) ops::expect_layer_norm_backward(ws, rows, weight_.numel());
 }
 
 }  // namespace esm::nn

@@ -22,6 +22,8 @@ class Linear {
   enum class BiasGradient { kAdd, kDone };
   void wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x,
              BiasGradient bias = BiasGradient::kAdd) const;
+  /// Announces what all of that will ask for.
+  void expect(ops::Workspace& ws, int64_t tokens) const;
   /// [n] FP32, for the operation that makes dy and can sum its columns on the way.
   const at::Tensor& bias_gradient() const { return dbias_; }
 
@@ -52,6 +54,8 @@ class LayerNorm {
     at::Tensor dx_sum = {};   // if defined: += column sums of dx
   };
   void backward(ops::Workspace& ws, const Backward& a) const;
+  /// Announces what backward will ask for.
+  void expect(ops::Workspace& ws, int64_t rows) const;
 
  private:
   at::Tensor weight_, bias_, dweight_, dbias_;

@@ -151,13 +151,26 @@ void LmHead::logits(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& l
   }
 }
 
-int64_t LmHead::bytes() const {
-  int64_t total = 0;
+void LmHead::expect(ops::Workspace& ws) const {
+  const bool training = ddecoder_.defined();
+  dense_.expect(ws, chunk_rows_);
+  ops::expect_linear(ws, {.tokens = chunk_rows_,
+                          .out = decoder_.size(0),
+                          .in = decoder_.size(1),
+                          .type = decoder_.scalar_type(),
+                          .training = training});
+  for (const LayerNorm* norm : {&final_norm_, &norm_}) norm->expect(ws, chunk_rows_);
+  if (training) ops::expect_gelu_backward(ws, chunk_rows_, decoder_.size(1));
+  ops::expect_cross_entropy(ws, chunk_rows_, decoder_.size(0));
+}
+
+ops::MemoryPart LmHead::memory() const {
+  ops::MemoryPart part{.name = "head"};
   for (const at::Tensor& x :
        {chunk_.x_ND, chunk_.y_ND, chunk_.dense_ND, chunk_.act_ND, chunk_.z_ND, chunk_.logits_NV, chunk_.dlogits_NV,
         chunk_.grad_ND, chunk_.grad2_ND, chunk_.norm1.mean, chunk_.norm1.rstd, chunk_.norm2.mean, chunk_.norm2.rstd})
-    total += x.numel() * static_cast<int64_t>(x.element_size());
-  return total;
+    part.add(x);
+  return part;
 }
 
 }  // namespace esm::nn

@@ -41,7 +41,9 @@ class LmHead {
   /// logits [T, V] FP32 of all rows of x.
   void logits(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& logits);
 
-  int64_t bytes() const;
+  /// Announces to `ws` what the head will ask for.
+  void expect(ops::Workspace& ws) const;
+  ops::MemoryPart memory() const;
 
  private:
   /// Buffers of one chunk of N rows; y and z are the outputs of the two LayerNorms.

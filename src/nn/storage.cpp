@@ -91,6 +91,16 @@ void UnitStorage::allocate_moments() {
       allocate(role, flat_numel_ / precision::kScaleElements, at::kFloat);
 }
 
+void UnitStorage::for_each_buffer(
+    const std::function<void(std::string_view name, const at::Tensor& buffer)>& body) const {
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const at::Tensor& buffer = buffers_[i];
+    const auto same = [&](const at::Tensor& other) { return other.is_same(buffer); };
+    const bool again = std::any_of(buffers_.begin() + static_cast<std::ptrdiff_t>(i) + 1, buffers_.end(), same);
+    if (buffer.defined() && !again) body(kRoleNames[i], buffer);
+  }
+}
+
 const at::Tensor& UnitStorage::flat(Role role) const {
   ESM_CHECK(has(role), "unit {} has no {} buffer", name_, kRoleNames[static_cast<size_t>(role)]);
   return buffer(role);

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +65,8 @@ class UnitStorage {
   bool has(Role role) const { return buffer(role).defined(); }
   /// False when kCompute is kMaster itself.
   bool has_compute_copy() const { return precision_ != precision::Precision::kFp32; }
+  /// Calls body(what it is, tensor) for each buffer there is, under the last of its roles for one that has two.
+  void for_each_buffer(const std::function<void(std::string_view name, const at::Tensor& buffer)>& body) const;
   /// [flat_numel()], scales [flat_numel() / 128]. The role must have been allocated.
   const at::Tensor& flat(Role role) const;
   /// Parameter `index` (of entries()) or `name` (full), in its shape; scales [ceil(numel / 128)]. An unknown name is an

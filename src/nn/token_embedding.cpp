@@ -27,4 +27,8 @@ void TokenEmbedding::backward(ops::Workspace& ws, const ops::Pack& pack, const a
   ops::embedding_backward(ws, pack.ids, factors, dx, dweight_);
 }
 
+void TokenEmbedding::expect(ops::Workspace& ws, int64_t tokens) const {
+  if (dweight_.defined()) ops::expect_embedding_backward(ws, tokens, dweight_.size(1), dweight_.size(0));
+}
+
 }  // namespace esm::nn

@@ -21,6 +21,8 @@ class TokenEmbedding {
   /// x [T, D]. factors [T] FP32 receives the factor of each row, which backward wants back.
   void forward(const Context& context, const ops::Pack& pack, const at::Tensor& factors, const at::Tensor& x) const;
   void backward(ops::Workspace& ws, const ops::Pack& pack, const at::Tensor& factors, const at::Tensor& dx) const;
+  /// Announces to `ws` what backward will ask for.
+  void expect(ops::Workspace& ws, int64_t tokens) const;
 
  private:
   at::Tensor weight_, dweight_;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/attention_memory.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 #include "ops/parallel.h"
@@ -30,6 +31,17 @@ float* scratch_of(Workspace& ws, const cpu::AttentionShape& shape) {
 
 void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setup) {
   if (on_cuda(ws.context(), "begin_attention", {pack.cu_seqlens})) cuda::begin_attention(ws, pack, setup);
+}
+
+void expect_attention(Workspace& ws, const AttentionSizes& sizes, const AttentionSetup& setup) {
+  if (!ws.context().on_cuda())
+    return ws.expect(Workspace::kAttention,
+                     cpu::attention_scratch(sizes.max_seqlen, setup.head_dim) * ws.context().threads);
+  if (!ws.context().sketch) return;
+  ESM_CHECK(setup.kind.has_value(), "a sketch must be told which attention");
+  const AttentionMemory memory = attention_memory(*setup.kind, sizes);
+  ws.expect(Workspace::kAttention, (memory.workspace_bytes + 3) / 4);
+  ws.attention_library_bytes = memory.library_bytes;
 }
 
 void attention(Workspace& ws, const Pack& pack, const AttentionForward& a) {

@@ -20,6 +20,9 @@ struct AttentionSetup {
   std::optional<AttentionKind> kind;
 };
 void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setup);
+/// Announces to `ws` what attention over such packs will ask for. On a CUDA device the chosen backend says so at the
+/// first pack; for a sketch of one (which wants setup.kind) it is predicted: ops/attention_memory.h.
+void expect_attention(Workspace& ws, const AttentionSizes& sizes, const AttentionSetup& setup);
 
 /// qkv [T, 3 H K] after rotary; out [T, H K] of the same type; lse [H, T] FP32 (on CUDA in
 /// the backend's own order). Rows of dummy segments become 0 on the CPU, something finite on CUDA.

@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "base/log.h"
 #include "device/phase_clock.h"
 #include "ops/attention_choice.h"
+#include "ops/attention_memory.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_tensor.h"
 
@@ -41,7 +44,9 @@ void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setu
                                .head_dim = setup.head_dim,
                                .capacity = pack.segments(),
                                .max_seqlen = pack.max_seqlen};
-    backend = make_attention_backend(choose(ws, setup, sizes), sizes);
+    const AttentionKind kind = choose(ws, setup, sizes);
+    backend = make_attention_backend(kind, sizes);
+    ws.attention_library_bytes = std::max(ws.attention_library_bytes, attention_memory(kind, sizes).library_bytes);
     log::debug("attention by {}: up to {} sequences in {} tokens, none longer than {}", backend->name(), sizes.capacity,
                sizes.tokens, sizes.max_seqlen);
   }

@@ -3,6 +3,7 @@
 #include "device/cuda_check.h"
 #include "kernels/attention_simple.h"
 #include "ops/attention_backends.h"
+#include "ops/attention_memory.h"
 
 namespace esm::ops {
 namespace {
@@ -11,7 +12,7 @@ class SimpleAttention final : public AttentionBackend {
  public:
   explicit SimpleAttention(const AttentionSizes& sizes) : sizes_(sizes) {}
   std::string_view name() const override { return "simple"; }
-  int64_t workspace_bytes() const override { return 4 * sizes_.tokens * sizes_.heads; }
+  int64_t workspace_bytes() const override { return attention_memory(AttentionKind::kSimple, sizes_).workspace_bytes; }
 
   void set_batch(const at::Tensor& cu_seqlens, device::StreamHandle) override {
     check_batch(sizes_, cu_seqlens);

@@ -5,6 +5,7 @@
 namespace esm::ops {
 
 void bind_torch(const Context& context) {
+  if (context.sketch) return;
   if (at::get_num_threads() != context.threads) at::set_num_threads(context.threads);
   if (!context.on_cuda()) return;
   c10::cuda::setCurrentCUDAStream(

@@ -64,6 +64,11 @@ void cross_entropy(Workspace& ws, const CrossEntropyArgs& a) {
   if (a.dlogits.defined()) add_column_sums(ws, a.dlogits, a.dbias);
 }
 
+void expect_cross_entropy(Workspace& ws, int64_t rows, int64_t cols) {
+  if (!ws.context().on_cuda()) return expect_column_sums(ws, rows, cols);
+  ws.expect(Workspace::kPartials, cuda::cross_entropy_floats());
+}
+
 void gather_rows(const Context& context, const at::Tensor& from, const Rows& rows, const at::Tensor& to) {
   if (on_cuda(context, "gather_rows", {from, rows.index, rows.count, to}))
     return cuda::gather_rows(context, from, rows, to);

@@ -41,5 +41,7 @@ struct CrossEntropyArgs {
   at::Tensor dlogits, dbias;
 };
 void cross_entropy(Workspace& ws, const CrossEntropyArgs& a);
+/// Announces to `ws` what that will ask for.
+void expect_cross_entropy(Workspace& ws, int64_t rows, int64_t cols);
 
 }  // namespace esm::ops

@@ -41,6 +41,14 @@ void gather_rows(const Context& context, const at::Tensor& from, const Rows& row
 void scatter_rows(const Context& context, const at::Tensor& from, const Rows& rows, const at::Tensor& to);
 void cross_entropy(Workspace& ws, const CrossEntropyArgs& a);
 
+/// What the operations above ask of Workspace::kPartials, in floats.
+int64_t column_sums_floats(int64_t rows, int64_t cols);
+int64_t layer_norm_backward_floats(int64_t rows, int64_t cols);
+int64_t gelu_backward_floats(int64_t rows, int64_t cols);
+int64_t rotary_sums_floats(int64_t tokens, int64_t heads, int64_t head_dim);
+int64_t embedding_backward_floats(int64_t rows, int64_t cols, int64_t vocabulary);
+int64_t cross_entropy_floats();
+
 void cast(const Context& context, const at::Tensor& from, const at::Tensor& to);
 void split_weights(const Context& context, const at::Tensor& weights, const at::Tensor& bf16,
                    const at::Tensor& remainder);

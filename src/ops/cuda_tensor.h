@@ -25,4 +25,7 @@ T* pointer(const at::Tensor& x) {
   return x.data_ptr<T>();
 }
 
+/// Floats that hold `bytes`.
+inline int64_t floats_of(size_t bytes) { return static_cast<int64_t>((bytes + sizeof(float) - 1) / sizeof(float)); }
+
 }  // namespace esm::ops::cuda

@@ -5,7 +5,7 @@ namespace esm::ops {
 bool on_cuda(const Context& context, std::string_view operation, std::initializer_list<at::Tensor> tensors) {
   const bool cuda = context.on_cuda();
   for (const at::Tensor& tensor : tensors)
-    if (tensor.defined() && (cuda ? !tensor.is_cuda() : !tensor.is_cpu()))
+    if (tensor.defined() && !context.sketch && (cuda ? !tensor.is_cuda() : !tensor.is_cpu()))
       fail<DeviceError>("{}: expected a tensor on {}, found one on {}", operation, cuda ? "the CUDA device" : "the CPU",
                         tensor.device().str());
   return cuda;

@@ -47,4 +47,8 @@ void embedding_backward(Workspace& ws, const at::Tensor& ids, const at::Tensor& 
   });
 }
 
+void expect_embedding_backward(Workspace& ws, int64_t rows, int64_t cols, int64_t vocabulary) {
+  if (ws.context().on_cuda()) ws.expect(Workspace::kPartials, cuda::embedding_backward_floats(rows, cols, vocabulary));
+}
+
 }  // namespace esm::ops

@@ -20,5 +20,7 @@ void embedding(const Context& context, const at::Tensor& ids, const at::Tensor& 
 /// dweight[V, D] FP32 += factor * dy, summed per token id in row order without atomics.
 void embedding_backward(Workspace& ws, const at::Tensor& ids, const at::Tensor& factors, const at::Tensor& dy,
                         const at::Tensor& dweight);
+/// Announces to `ws` what that will ask for.
+void expect_embedding_backward(Workspace& ws, int64_t rows, int64_t cols, int64_t vocabulary);
 
 }  // namespace esm::ops

@@ -24,4 +24,9 @@ void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a) {
   if (a.dx_sum.defined()) add_column_sums(ws, a.dx, a.dx_sum);
 }
 
+void expect_gelu_backward(Workspace& ws, int64_t rows, int64_t cols) {
+  if (!ws.context().on_cuda()) return expect_column_sums(ws, rows, cols);
+  ws.expect(Workspace::kPartials, cuda::gelu_backward_floats(rows, cols));
+}
+
 }  // namespace esm::ops

@@ -16,5 +16,7 @@ struct GeluBackward {
   at::Tensor x, dy, dx, y, dx_sum;
 };
 void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a);
+/// Announces to `ws` what that will ask for.
+void expect_gelu_backward(Workspace& ws, int64_t rows, int64_t cols);
 
 }  // namespace esm::ops

@@ -44,4 +44,8 @@ void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a) {
                            ws.context().stream()));
 }
 
+int64_t gelu_backward_floats(int64_t rows, int64_t cols) {
+  return floats_of(kernels::gelu_backward_workspace(rows, cols));
+}
+
 }  // namespace esm::ops::cuda

@@ -48,4 +48,9 @@ void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
   if (a.dx_sum.defined()) add_column_sums(ws, a.dx, a.dx_sum);
 }
 
+void expect_layer_norm_backward(Workspace& ws, int64_t rows, int64_t cols) {
+  ws.expect(Workspace::kPartials,
+            ws.context().on_cuda() ? cuda::layer_norm_backward_floats(rows, cols) : 2 * cpu::sum_blocks(rows) * cols);
+}
+
 }  // namespace esm::ops

@@ -20,5 +20,7 @@ struct LayerNormBackward {
   bool accumulate = false;
 };
 void layer_norm_backward(Workspace& ws, const LayerNormBackward& a);
+/// Announces to `ws` what that will ask for.
+void expect_layer_norm_backward(Workspace& ws, int64_t rows, int64_t cols);
 
 }  // namespace esm::ops

@@ -45,4 +45,8 @@ void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
                            ws.context().stream()));
 }
 
+int64_t layer_norm_backward_floats(int64_t rows, int64_t cols) {
+  return floats_of(kernels::layer_norm_backward_workspace(rows, cols, /*dx_sum=*/true));
+}
+
 }  // namespace esm::ops::cuda

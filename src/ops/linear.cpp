@@ -1,5 +1,7 @@
 #include "ops/linear.h"
 
+#include <algorithm>
+
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 
@@ -52,6 +54,14 @@ void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
   if (a.dbias.defined()) add_column_sums(ws, dy, a.dbias);
 }
 
+void expect_linear(Workspace& ws, const LinearSizes& s) {
+  if (s.training) expect_column_sums(ws, s.tokens, s.out);
+  if (ws.context().on_cuda() || s.type == at::kFloat) return;
+  ws.expect(Workspace::kOperandA, s.tokens * (s.training ? std::max(s.in, s.out) : s.in));
+  ws.expect(Workspace::kOperandB, std::max(s.out * s.in, s.training ? s.tokens * s.in : 0));
+  ws.expect(Workspace::kResult, s.tokens * (s.training ? std::max(s.in, s.out) : s.out));
+}
+
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {
   if (on_cuda(ws.context(), "add_column_sums", {x, sums})) return cuda::add_column_sums(ws, x, sums);
   const int64_t rows = x.size(0), cols = x.size(1);
@@ -60,6 +70,11 @@ void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums)
     using T = decltype(element);
     cpu::add_column_sums(rows, cols, data<T>(x), partials, data<float>(sums));
   });
+}
+
+void expect_column_sums(Workspace& ws, int64_t rows, int64_t cols) {
+  ws.expect(Workspace::kPartials,
+            ws.context().on_cuda() ? cuda::column_sums_floats(rows, cols) : cpu::sum_blocks(rows) * cols);
 }
 
 }  // namespace esm::ops

@@ -25,7 +25,18 @@ struct LinearWgrad {
 };
 void linear_wgrad(Workspace& ws, const LinearWgrad& a);
 
+/// Announces to `ws` what the products of a [out, in] weight over `tokens` rows of `type` will ask for, gradients
+/// included with `training`.
+struct LinearSizes {
+  int64_t tokens = 0, out = 0, in = 0;
+  at::ScalarType type = at::kFloat;
+  bool training = true;
+};
+void expect_linear(Workspace& ws, const LinearSizes& sizes);
+
 /// sums[c] += column sums of x[T, c]; FP32 sums of blocks of fixed size, so equal for any number of threads.
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums);
+/// Announces it to `ws`.
+void expect_column_sums(Workspace& ws, int64_t rows, int64_t cols);
 
 }  // namespace esm::ops

@@ -65,4 +65,6 @@ void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums)
       ws.context().stream()));
 }
 
+int64_t column_sums_floats(int64_t rows, int64_t cols) { return floats_of(kernels::column_sum_workspace(rows, cols)); }
+
 }  // namespace esm::ops::cuda

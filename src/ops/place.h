@@ -6,6 +6,7 @@
 namespace esm::ops {
 
 inline at::Device device_of(const Context& context) {
+  if (context.sketch) return {at::kMeta};
   if (context.on_cuda()) return {at::kCUDA, static_cast<c10::DeviceIndex>(context.device_index)};
   return {at::kCPU};
 }

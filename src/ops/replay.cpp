@@ -5,7 +5,7 @@
 namespace esm::ops {
 
 Replay::Replay(const Context& context, bool graphs) : context_(context) {
-  if (graphs && context.on_cuda()) pool_ = std::make_unique<GraphPool>();
+  if (graphs && context.on_cuda() && !context.sketch) pool_ = std::make_unique<GraphPool>();
 }
 
 Replay::~Replay() { clear(); }

@@ -19,6 +19,10 @@ std::vector<float> rotary_inv_freq(int64_t head_dim, double base) {
 
 RotaryTable rotary_table(const Context& context, int64_t positions, std::span<const float> inv_freq) {
   const int64_t half = static_cast<int64_t>(inv_freq.size());
+  if (context.sketch) {
+    const auto empty = [&] { return at::empty({positions, half}, options(context, at::kFloat)); };
+    return {empty(), empty()};
+  }
   RotaryTable table{at::empty({positions, half}, at::kFloat), at::empty({positions, half}, at::kFloat)};
   float *cos = data<float>(table.cos), *sin = data<float>(table.sin);
   parallel_ranges(positions, 64, [&](int64_t begin, int64_t end) {
@@ -63,6 +67,11 @@ void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const Rot
                     .x = data<T>(a.qkv)});
   });
   if (a.sums.defined()) add_column_sums(ws, a.qkv, a.sums);
+}
+
+void expect_rotary_sums(Workspace& ws, int64_t tokens, int64_t heads, int64_t head_dim) {
+  if (!ws.context().on_cuda()) return expect_column_sums(ws, tokens, 3 * heads * head_dim);
+  ws.expect(Workspace::kPartials, cuda::rotary_sums_floats(tokens, heads, head_dim));
 }
 
 }  // namespace esm::ops

@@ -28,5 +28,7 @@ struct RotaryArgs {
   at::Tensor sums = {};
 };
 void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
+/// Announces to `ws` what that will ask for with sums.
+void expect_rotary_sums(Workspace& ws, int64_t tokens, int64_t heads, int64_t head_dim);
 
 }  // namespace esm::ops

@@ -35,4 +35,8 @@ void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const Rot
                            ws.context().stream()));
 }
 
+int64_t rotary_sums_floats(int64_t tokens, int64_t heads, int64_t head_dim) {
+  return floats_of(kernels::rotary_sums_workspace(tokens, heads, head_dim));
+}
+
 }  // namespace esm::ops::cuda

@@ -94,4 +94,10 @@ void cross_entropy(Workspace& ws, const CrossEntropyArgs& a) {
       ws.context().stream()));
 }
 
+int64_t embedding_backward_floats(int64_t rows, int64_t cols, int64_t vocabulary) {
+  return floats_of(kernels::embedding_backward_workspace(rows, cols, vocabulary));
+}
+
+int64_t cross_entropy_floats() { return floats_of(kernels::cross_entropy_workspace()); }
+
 }  // namespace esm::ops::cuda

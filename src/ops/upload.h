@@ -19,12 +19,15 @@ class Upload {
  public:
   explicit Upload(const Context& context) : context_(context) {}
 
+  /// Makes room for batches of `bytes`.
+  void reserve(int64_t bytes);
   /// Room for `bytes`. Waits when the copy before the last one is not done yet.
   std::byte* begin(int64_t bytes);
   /// uint8 [bytes of begin()], valid (in stream order) until the next finish(), on the CPU until the next begin().
   at::Tensor finish();
 
-  int64_t bytes() const { return context_.on_cuda() ? target_.bytes() : static_cast<int64_t>(host_.size()); }
+  /// Held where the model works.
+  int64_t bytes() const;
 
  private:
   struct Half {
@@ -34,6 +37,7 @@ class Upload {
 
   Context context_;
   int64_t size_ = 0;
+  int64_t sketched_bytes_ = 0;
   std::vector<std::byte> host_;
   std::array<Half, 2> halves_;
   int now_ = 0;

@@ -6,6 +6,7 @@
 
 #include "device/context.h"
 #include "ops/aten.h"
+#include "ops/memory_part.h"
 
 namespace esm::ops {
 
@@ -35,17 +36,27 @@ class Workspace {
 
   /// Changes whenever a block moves: addresses that were handed out before are stale then.
   int64_t generation() const { return generation_; }
-  /// Bytes held by now.
-  int64_t bytes() const;
+  /// Announces floats(slot, numel); allocate() then makes each block as large as its largest announcement, so that
+  /// nothing is left to allocate in a step.
+  void expect(Slot slot, int64_t numel);
+  void allocate();
+
+  /// Blocks held by now, but for attention's, and attention's with what LibTorch allocates within it.
+  MemoryPart memory() const;
+  MemoryPart attention_memory() const;
+  static constexpr const char* kAttentionPart = "attention workspace";
 
   /// CUDA attention by capacity of the pack, and the one for the present pack (begin_attention()).
   std::map<int64_t, std::unique_ptr<AttentionBackend>> attention_backends;
   AttentionBackend* attention = nullptr;
+  /// Bytes that LibTorch's allocator holds for tensors made within attention.
+  int64_t attention_library_bytes = 0;
 
  private:
   Context context_;
   std::vector<at::Tensor> blocks_;
   int64_t generation_ = 0;
+  std::vector<int64_t> expected_;  // elements
 };
 
 }  // namespace esm::ops

@@ -12,6 +12,8 @@
 #include "device/memory.h"
 #include "dist/comm.h"
 #include "ops/attention_choice.h"
+#include "train/flops.h"
+#include "train/memory_report.h"
 #include "train/optimizer.h"
 #include "train/setup.h"
 #include "train/step.h"
@@ -79,12 +81,6 @@ double effective_seqlen(const std::vector<data::Batch>& batches) {
   return squares / sum;
 }
 
-double flops_per_token(const models::Esm2Config& model, double seqlen) {
-  const double d = static_cast<double>(model.hidden), f = static_cast<double>(model.ffn_size()),
-               layers = static_cast<double>(model.layers), v = static_cast<double>(models::kVocabSize);
-  return 6 * layers * (4 * d * d + 2 * d * f) + 6 * (d * d + v * d) + 12 * layers * d * seqlen;
-}
-
 /// Mean device time of a step by kind of operation, over kClockedSteps further steps.
 std::vector<device::PhaseTime> clock_phases(const Context& context, const StepParts& parts, int64_t step) {
   constexpr int64_t kClockedSteps = 3;
@@ -102,9 +98,7 @@ std::vector<device::PhaseTime> clock_phases(const Context& context, const StepPa
   return phases;
 }
 
-}  // namespace
-
-BenchStepResult bench_step(const RunConfig& given, const BenchStepOptions& options) {
+BenchStepResult measure(const RunConfig& given, const BenchStepOptions& options) {
   RunConfig config = given;
   config.train.threads = effective_threads(config.train.threads);
   const Context context = open_device(config);
@@ -146,8 +140,15 @@ BenchStepResult bench_step(const RunConfig& given, const BenchStepOptions& optio
     result.phases = clock_phases(context, parts, steps);
     const device::MemoryInfo memory = device::device_memory();
     result.device_bytes = memory.total_bytes - memory.free_bytes;
+    result.predicted_bytes = plan_memory(config, present_place(config)).step_bytes;
   }
   return result;
+}
+
+}  // namespace
+
+BenchStepResult bench_step(const RunConfig& config, const BenchStepOptions& options) {
+  return with_memory_report({.config = config}, [&] { return measure(config, options); });
 }
 
 }  // namespace esm::train

@@ -23,7 +23,8 @@ struct BenchStepResult {
   double flops_per_token = 0;  // 6 (parameters of the GEMMs) + 12 layers hidden effective_seqlen, whole head counted
   double first_loss = 0, last_loss = 0;
   std::vector<device::PhaseTime> phases;  // CUDA: device time of a step by kind of operation, without graphs
-  int64_t device_bytes = 0;  // CUDA: in use on the device at the end (LibTorch's allocator keeps its peak); else 0
+  int64_t device_bytes = 0;     // CUDA: in use on the device at the end (LibTorch's allocator keeps its peak); else 0
+  int64_t predicted_bytes = 0;  // CUDA: the same by plan_memory()
 
   double real_tokens_per_s() const { return 1e3 * static_cast<double>(real_tokens) / median_ms; }
   double padded_tokens_per_s() const { return 1e3 * static_cast<double>(padded_tokens) / median_ms; }

@@ -3,6 +3,7 @@
 #include "dist/comm.h"
 #include "train/checkpointing.h"
 #include "train/evaluation.h"
+#include "train/memory_report.h"
 #include "train/setup.h"
 
 namespace esm::train {
@@ -14,11 +15,13 @@ std::optional<std::map<std::string, EvalMetrics>> evaluate_model(const RunConfig
   Evaluator evaluator(
       {{"data", open_set(config, files, "data", options)}},
       data::loader_options(config.data, static_cast<uint64_t>(config.seed), comm->rank(), comm->size()));
-  const auto model = build_model(open_device(config), config, /*training=*/false, source.inv_freq());
-  load_parameters(*model, source);
-  return evaluator.run(*model, *comm, {.max_batches = config.eval.max_batches, .should_stop = [&options] {
-                                         return options.stop_signal && options.stop_signal() != 0;
-                                       }});
+  const EvalOptions evaluation{.max_batches = config.eval.max_batches,
+                               .should_stop = [&options] { return options.stop_signal && options.stop_signal() != 0; }};
+  return with_memory_report({.config = config, .use = Use::kEvaluation}, [&] {
+    const auto model = build_model(open_device(config), config, /*training=*/false, source.inv_freq());
+    load_parameters(*model, source);
+    return evaluator.run(*model, *comm, evaluation);
+  });
 }
 
 }  // namespace esm::train

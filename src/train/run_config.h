@@ -9,16 +9,12 @@
 #include "config/field.h"
 #include "data/data_config.h"
 #include "models/esm2_config.h"
+#include "nn/recompute.h"
 #include "precision/recipe.h"
 #include "precision/state_formats.h"
 #include "train/schedule.h"
 
 namespace esm::train {
-
-/// kNone: every activation that backward needs is kept; kFull: only the input of each layer, the rest is computed
-/// again.
-enum class Recompute { kNone, kFull };
-constexpr auto enum_names(Recompute) { return std::array{"none", "full"}; }
 
 /// What to do with a step whose loss or gradient is not finite.
 enum class NonFinite { kSkip, kStop };
@@ -58,8 +54,11 @@ struct TrainSection {
   double label_smoothing = 0.0;
   ESM_FIELD(label_smoothing, "Share of the target probability spread evenly over the vocabulary.",
             config::between(0, 0.99), config::Resume::kWarn)
-  Recompute recompute = Recompute::kNone;
-  ESM_FIELD(recompute, "Activations computed again in backward to save memory; does not change results.")
+  nn::Recompute recompute = nn::Recompute::kNone;
+  ESM_FIELD(recompute,
+            "Activations computed again in backward to save memory; does not change results. Kept a token and layer "
+            "(D hidden, BF16) and extra arithmetic in products: none 20 D bytes; selective 12 D bytes, + 11 % (the "
+            "feed-forward before its GELU); full 2 D bytes, + 22 % and the attention once more.")
   NonFinite nonfinite = NonFinite::kSkip;
   ESM_FIELD(nonfinite, "A step whose loss or gradient is not finite: leave the weights alone and go on, or stop.")
   int64_t max_consecutive_skips = 10;

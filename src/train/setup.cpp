@@ -37,16 +37,6 @@ data::Dataset described(data::Dataset dataset, const std::string& role) {
   return dataset;
 }
 
-std::optional<ops::AttentionKind> attention_kind(AttentionChoice choice) {
-  switch (choice) {
-    case AttentionChoice::kAuto: return std::nullopt;
-    case AttentionChoice::kFlash2: return ops::AttentionKind::kFlash2;
-    case AttentionChoice::kCudnn: return ops::AttentionKind::kCudnn;
-    case AttentionChoice::kSimple: return ops::AttentionKind::kSimple;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 data::Dataset open_set(const RunConfig& config, const std::vector<std::string>& paths, const std::string& role,
@@ -119,8 +109,21 @@ Context open_device(const RunConfig& config) {
   const device::Properties found = device::properties(0);
   log::info("device: cuda:0, {} ({}, compute capability {}.{})", found.name, human_bytes(found.memory_bytes),
             found.compute_capability / 10, found.compute_capability % 10);
-  const int64_t largest_weight = config.model.hidden * config.model.ffn_size();
-  return make_cuda_context(0, threads, {.workspace_bytes = device::gemm_workspace_for(largest_weight)});
+  return make_cuda_context(0, threads, {.workspace_bytes = gemm_workspace_bytes(config)});
+}
+
+int64_t gemm_workspace_bytes(const RunConfig& config) {
+  return device::gemm_workspace_for(config.model.hidden * config.model.ffn_size());
+}
+
+std::optional<ops::AttentionKind> attention_kind(AttentionChoice choice) {
+  switch (choice) {
+    case AttentionChoice::kAuto: return std::nullopt;
+    case AttentionChoice::kFlash2: return ops::AttentionKind::kFlash2;
+    case AttentionChoice::kCudnn: return ops::AttentionKind::kCudnn;
+    case AttentionChoice::kSimple: return ops::AttentionKind::kSimple;
+  }
+  return std::nullopt;
 }
 
 std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, bool training,
@@ -134,7 +137,7 @@ std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfi
   options.training = training;
   // Without training FP32 weights do: whatever the formats, they hold exactly what was trained.
   if (training) options.formats = {.master = config.optimizer.master, .moments = config.optimizer.moments};
-  options.recompute = config.train.recompute == Recompute::kFull;
+  options.recompute = config.train.recompute;
   options.label_smoothing = config.train.label_smoothing;
   if (config.model.inv_freq == models::InvFreq::kFile) {
     if (inv_freq.empty())

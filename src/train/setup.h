@@ -36,6 +36,11 @@ void check_resumed_config(const checkpoint::OpenCheckpoint& checkpoint, const Ru
 /// Opens the device that config.device asks for, and says in the log which one it is. Throws DeviceError when that is
 /// cuda and there is none, or none that this build can use.
 Context open_device(const RunConfig& config);
+/// Of that device's context: enough for the largest weight.
+int64_t gemm_workspace_bytes(const RunConfig& config);
+
+/// The attention that a config asks for; none: whichever is the fastest.
+std::optional<ops::AttentionKind> attention_kind(AttentionChoice choice);
 
 /// Builds the model for `config`. inv_freq: rotary frequencies of the file for model.inv_freq = file.
 std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, bool training,

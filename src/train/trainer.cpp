@@ -11,6 +11,7 @@
 #include "train/checkpointing.h"
 #include "train/evaluation.h"
 #include "train/expect.h"
+#include "train/memory_report.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
@@ -33,8 +34,9 @@ checkpoint::StoreOptions store_options(const CheckpointSection& config) {
 
 class Trainer {
  public:
-  Trainer(RunConfig config, const TrainOptions& options)
-      : config_(std::move(config)),
+  /// The config is completed by what is opened: the model's shape, the number of threads.
+  Trainer(RunConfig& config, const TrainOptions& options)
+      : config_(config),
         options_(options),
         folder_(config_.run.dir),
         store_(folder_.checkpoints(), store_options(config_.checkpoint)),
@@ -63,7 +65,7 @@ class Trainer {
   void save();
   TrainResult finish(StopReason reason);
 
-  RunConfig config_;
+  RunConfig& config_;
   const TrainOptions& options_;
   RunFolder folder_;
   checkpoint::CheckpointStore store_;
@@ -147,10 +149,7 @@ void Trainer::print_header() const {
             with_thousands(model_->parameter_count()), config_.model.layers, config_.model.hidden, config_.model.heads,
             precision::find_recipe(config_.precision).name, config_.train.threads,
             with_thousands(config_.data.tokens_per_batch), config_.train.micro_batches);
-  int64_t activation_bytes = 0;
-  for (const models::MemoryPart& part : model_->activation_memory()) activation_bytes += part.bytes;
-  log::info("memory: {} of activations, {} of weights, gradients and moments", human_bytes(activation_bytes),
-            human_bytes(model_->parameter_count() * 16));
+  log::info("memory: {}", memory_line(plan_memory(config_, present_place(config_))));
   if (state_.step > 0) log::info("resumed at step {} from {}", state_.step, last_checkpoint_);
 }
 
@@ -303,6 +302,8 @@ TrainResult Trainer::run() {
 
 }  // namespace
 
-TrainResult train(RunConfig config, const TrainOptions& options) { return Trainer(std::move(config), options).run(); }
+TrainResult train(RunConfig config, const TrainOptions& options) {
+  return with_memory_report({.config = config}, [&] { return Trainer(config, options).run(); });
+}
 
 }  // namespace esm::train

@@ -50,7 +50,7 @@ TEST_CASE("golden loss and gradients") {
   CAPTURE(folder);
   const Golden golden(folder);
   models::ModelOptions options = kTraining;
-  options.recompute = GENERATE(false, true);
+  options.recompute = GENERATE(nn::Recompute::kNone, nn::Recompute::kSelective, nn::Recompute::kFull);
   models::Esm2 model = golden.make_model(options);
   const models::LossSums sums = model.forward_backward(golden.batch);
   const double n = static_cast<double>(sums.n_scored);

@@ -47,7 +47,7 @@ TEST_CASE("FP32: golden logits, hidden states, contacts, loss and gradients") {
   const std::string folder = GENERATE("hf_d16", "hf_d24");
   CAPTURE(folder);
   const Golden golden(folder);
-  const bool recompute = GENERATE(false, true);
+  const auto recompute = GENERATE(nn::Recompute::kNone, nn::Recompute::kSelective, nn::Recompute::kFull);
   models::Esm2 model = golden.make_model({.tokens_per_batch = 128, .recompute = recompute}, gpu());
   const models::Outputs out = model.forward(golden.batch, {.logits = true, .hidden_states = true, .contacts = true});
   const int64_t rows = golden.batch.real_tokens;
@@ -132,7 +132,7 @@ TEST_CASE("the same step twice gives the same bits, recompute changes none") {
   model.zero_grad();
   CHECK(model.forward_backward(batch).loss_sum == loss);
   CHECK(gradient_bytes(model) == first);
-  options.recompute = true;
+  options.recompute = GENERATE(nn::Recompute::kSelective, nn::Recompute::kFull);
   models::Esm2 repeats = random_model(gpu(), config, options);
   CHECK(repeats.forward_backward(batch).loss_sum == loss);
   CHECK(gradient_bytes(repeats) == first);

@@ -1,0 +1,181 @@
+#include "train/memory_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/narrow.h"
+#include "device/properties.h"
+#include "device/versions.h"
+#include "models/batch_stage.h"
+#include "ops/attention_memory.h"
+#include "train/checkpointing.h"
+#include "train/optimizer.h"
+#include "train/setup.h"
+
+namespace esm::train {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+/// What cudaMemGetInfo counts beyond all we allocate: CUDA context, kernels of our own, of LibTorch, cuBLASLt and
+/// cuDNN. From `bench step` of seven configurations (8M to 3B) on an H200, CUDA 13.0, driver 580: 630 to 670 MiB.
+constexpr int64_t kContextBytes = 650 * kMiB;
+
+/// Segments from which LibTorch's allocator cuts blocks below 10 MiB, on the average half used: one of 20 MiB and some
+/// of 2 MiB.
+constexpr int64_t kOpenSegmentBytes = 22 * kMiB;
+
+/// Of the memory that a plan may fill: the rest is for what drifts with versions of libraries and drivers.
+constexpr double kUsableShare = 0.98;
+
+constexpr int64_t kTokenStep = 128;
+
+int64_t gib(double value) { return static_cast<int64_t>(value * 1024) * kMiB; }
+
+at::ScalarType activation_type(const RunConfig& config) {
+  return config.precision == precision::Precision::kFp32 ? at::kFloat : at::kBFloat16;
+}
+
+int64_t host_memory() {
+  return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE));
+}
+
+/// A config whose attention is decided, for build_model() on a sketch.
+struct Decided {
+  RunConfig config;
+  ops::AttentionSizes attention;
+  bool timed = false;  // backends would be timed in the first step
+};
+
+AttentionChoice choice_of(ops::AttentionKind kind) {
+  switch (kind) {
+    case ops::AttentionKind::kFlash2: return AttentionChoice::kFlash2;
+    case ops::AttentionKind::kCudnn: return AttentionChoice::kCudnn;
+    case ops::AttentionKind::kSimple: return AttentionChoice::kSimple;
+  }
+  return AttentionChoice::kAuto;
+}
+
+Decided decide(const RunConfig& given, const Context& context, const PlanPlace& place) {
+  const int64_t tokens = given.data.tokens_per_batch, longest = given.data.max_tokens;
+  Decided d{.config = given,
+            .attention = {.tokens = tokens,
+                          .heads = given.model.heads,
+                          .head_dim = given.model.head_dim(),
+                          .capacity = models::expected_segments(context, tokens, longest),
+                          .max_seqlen = longest}};
+  if (!place.cuda || given.attention != AttentionChoice::kAuto) return d;
+  const ops::AttentionKind likely =
+      ops::likely_attention(d.attention, activation_type(given), place.compute_capability);
+  d.config.attention = choice_of(likely);
+  d.timed = likely != ops::AttentionKind::kSimple;
+  return d;
+}
+
+/// What is in use on a CUDA device beside tensors; `parts` are those.
+void add_device_parts(const RunConfig& config, std::vector<ops::MemoryPart>& parts) {
+  int64_t rounding = kOpenSegmentBytes;
+  for (const ops::MemoryPart& part : parts) rounding += part.rounding_bytes;
+  const auto add = [&](const char* name, int64_t bytes) {
+    parts.emplace_back();
+    parts.back().name = name;
+    parts.back().bytes = bytes;
+  };
+  add("allocator: rounding, open segments", rounding);
+  add("GEMM workspace", gemm_workspace_bytes(config));
+  add("CUDA context and libraries", kContextBytes);
+}
+
+/// `optimizer`: whether there is one.
+MemoryPlan plan_of(const RunConfig& given, const PlanPlace& place, Use use, bool optimizer) {
+  const Context context{.device = place.cuda ? DeviceKind::kCuda : DeviceKind::kCpu,
+                        .threads = narrow<int>(place.threads),
+                        .sketch = true};
+  const Decided decided = decide(given, context, place);
+  // Rotary frequencies of a file: their number is all that matters here.
+  const std::vector<float> inv_freq(static_cast<size_t>(given.model.head_dim() / 2), 1.0f);
+  const auto model = build_model(context, decided.config, use == Use::kTraining, inv_freq);
+  if (optimizer) Optimizer(context, model->units(), given.optimizer);
+
+  MemoryPlan plan{.parts = memory_parts(*model),
+                  .parameters = model->parameter_count(),
+                  .checkpoint_bytes = checkpoint_bytes(*model)};
+  if (place.cuda) add_device_parts(given, plan.parts);
+  int64_t attention = 0;
+  for (const ops::MemoryPart& part : plan.parts) {
+    plan.step_bytes += part.bytes;
+    if (part.name == ops::Workspace::kAttentionPart) attention = part.bytes;
+  }
+  if (decided.timed)
+    plan.start_bytes =
+        plan.step_bytes - attention + ops::attention_choice_bytes(decided.attention, place.compute_capability);
+  return plan;
+}
+
+}  // namespace
+
+std::span<const PlanPlace> usual_cards() {
+  // What cudaMemGetInfo says in all; 141 GB measured (H200), the others as published logs have it.
+  static const std::array cards{
+      PlanPlace{.name = "40 GB (A100)", .memory_bytes = gib(39.4), .compute_capability = 80},
+      PlanPlace{.name = "80 GB (A100, H100)", .memory_bytes = gib(79.1), .compute_capability = 90},
+      PlanPlace{.name = "141 GB (H200)", .memory_bytes = gib(139.8), .compute_capability = 90},
+      PlanPlace{.name = "192 GB (B200)", .memory_bytes = gib(178.3), .compute_capability = 100},
+  };
+  return cards;
+}
+
+PlanPlace present_place(const RunConfig& config) {
+  if (config.device == DeviceChoice::kCpu || device::cuda_device_count() == 0)
+    return {.name = "CPU",
+            .memory_bytes = host_memory(),
+            .cuda = false,
+            .threads = effective_threads(config.train.threads)};
+  const device::Properties found = device::properties(0);
+  return {.name = found.name, .memory_bytes = found.memory_bytes, .compute_capability = found.compute_capability};
+}
+
+PlanPlace planned_place(const RunConfig& config) {
+  if (config.device != DeviceChoice::kCpu && device::cuda_device_count() == 0) return usual_cards()[2];
+  return present_place(config);
+}
+
+std::vector<ops::MemoryPart> memory_parts(models::Model& model) {
+  std::vector<ops::MemoryPart> parts;
+  for (const nn::UnitStorage* unit : model.units())
+    unit->for_each_buffer([&](std::string_view name, const at::Tensor& buffer) {
+      const std::string title = fmt::format("parameters: {}", name);
+      const auto found = std::find_if(parts.begin(), parts.end(), [&](const auto& part) { return part.name == title; });
+      (found != parts.end() ? *found : parts.emplace_back(ops::MemoryPart{.name = title})).add(buffer);
+    });
+  for (ops::MemoryPart& part : model.memory()) parts.push_back(std::move(part));
+  return parts;
+}
+
+MemoryPlan plan_memory(const RunConfig& config, const PlanPlace& place, Use use) {
+  return plan_of(config, place, use, use == Use::kTraining);
+}
+
+int64_t largest_tokens(const RunConfig& config, const PlanPlace& place, Use use) {
+  const auto usable = static_cast<int64_t>(kUsableShare * static_cast<double>(place.memory_bytes));
+  const int64_t least = (config.data.max_tokens + kTokenStep - 1) / kTokenStep;
+  const auto plan = [&](int64_t steps, bool optimizer) {
+    RunConfig other = config;
+    other.data.tokens_per_batch = steps * kTokenStep;
+    return plan_of(other, place, use, optimizer && use == Use::kTraining);
+  };
+  // The same for any number of tokens, and the slow part of a plan.
+  const int64_t optimizer_bytes = plan(least, true).step_bytes - plan(least, false).step_bytes;
+  const auto fits = [&](int64_t steps) { return plan(steps, false).peak_bytes() + optimizer_bytes <= usable; };
+  // In multiples of kTokenStep: what fits up to `good` (the first of all: below the least), what does not from `bad`.
+  int64_t good = least - 1, bad = kMostTokens / kTokenStep + 1;
+  while (bad - good > 1) {
+    const int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good < least ? 0 : good * kTokenStep;
+}
+
+}  // namespace esm::train

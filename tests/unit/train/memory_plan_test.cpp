@@ -1,0 +1,212 @@
+// The memory plan against real models, measurements, and what it says when memory runs out.
+#include "train/memory_plan.h"
+
+#include <new>
+
+#include "device/memory.h"
+#include "support/batches.h"
+#include "support/catch.h"
+#include "support/torch.h"
+#include "train/memory_report.h"
+#include "train/optimizer.h"
+#include "train/setup.h"
+
+using namespace esm;
+using namespace esm::test;
+using train::Use;
+
+namespace {
+
+train::RunConfig small_run() {
+  train::RunConfig config;
+  config.device = train::DeviceChoice::kCpu;
+  config.model.layers = 3;
+  config.model.hidden = 48;
+  config.model.heads = 3;
+  config.data.tokens_per_batch = 512;
+  config.data.max_tokens = 128;
+  config.train.threads = 2;
+  return config;
+}
+
+struct Published {
+  int64_t layers, hidden, heads;
+};
+constexpr Published k8M{6, 320, 20}, k35M{12, 480, 20}, k150M{30, 640, 20}, k650M{33, 1280, 20}, k3B{36, 2560, 40};
+
+train::RunConfig published(const Published& shape, int64_t tokens) {
+  train::RunConfig config;
+  config.model.layers = shape.layers;
+  config.model.hidden = shape.hidden;
+  config.model.heads = shape.heads;
+  config.data.tokens_per_batch = tokens;
+  return config;
+}
+
+const train::PlanPlace& h200() { return train::usual_cards()[2]; }
+
+void check_equal(const std::vector<ops::MemoryPart>& actual, const std::vector<ops::MemoryPart>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    CAPTURE(expected[i].name);
+    CHECK(actual[i].name == expected[i].name);
+    CHECK(actual[i].bytes == expected[i].bytes);
+    CHECK(actual[i].rounding_bytes == expected[i].rounding_bytes);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every part of a plan is what a real model holds, before and after its first step") {
+  train::RunConfig config = small_run();
+  config.precision = GENERATE(precision::Precision::kFp32, precision::Precision::kBf16);
+  config.train.recompute = GENERATE(nn::Recompute::kNone, nn::Recompute::kSelective, nn::Recompute::kFull);
+  const Use use = GENERATE(Use::kTraining, Use::kEvaluation);
+  CAPTURE(static_cast<int>(config.precision), static_cast<int>(config.train.recompute), static_cast<int>(use));
+  const train::MemoryPlan plan = train::plan_memory(config, train::present_place(config), use);
+
+  const Context context{.threads = 2};
+  const auto model = train::build_model(context, config, use == Use::kTraining, {});
+  if (use == Use::kTraining) train::Optimizer(context, model->units(), config.optimizer);
+  check_equal(plan.parts, train::memory_parts(*model));
+
+  const data::Batch batch =
+      make_batch({random_row(1, 128), random_row(2, 60), random_row(3, 1), random_row(4, 128)}, 512);
+  if (use == Use::kTraining) model->forward_backward(batch);
+  model->evaluate(batch);
+  check_equal(plan.parts, train::memory_parts(*model));
+
+  CHECK(plan.parameters == model->parameter_count());
+  int64_t sum = 0;
+  for (const ops::MemoryPart& part : plan.parts) sum += part.bytes;
+  CHECK(plan.step_bytes == sum);
+  CHECK(plan.peak_bytes() == sum);
+}
+
+TEST_CASE("what was measured on an H200 is within a hundredth of the plan") {
+  // cudaMemGetInfo at the end of `bench step`, BF16 with FP32 states: tests/bench/results/2026-11-30_h200.
+  const auto [shape, tokens, measured_gib] = GENERATE(table<Published, int64_t, double>({
+      {k8M, 65536, 3.9},
+      {k150M, 65536, 28.4},
+      {k650M, 65536, 66.4},
+      {k650M, 131072, 121.1},
+      {k3B, 16384, 78.3},
+      {k3B, 32768, 108.0},
+  }));
+  const double gib = 1 << 30;
+  const train::MemoryPlan plan = train::plan_memory(published(shape, tokens), h200());
+  CAPTURE(shape.hidden, tokens, measured_gib, static_cast<double>(plan.step_bytes) / gib);
+  CHECK(static_cast<double>(plan.step_bytes) / gib == Approx(measured_gib).epsilon(0.015));
+}
+
+TEST_CASE("recompute keeps what nn/recompute.h says") {
+  train::RunConfig config = published(k650M, 8192);
+  const auto bytes = [&](nn::Recompute recompute) {
+    config.train.recompute = recompute;
+    return train::plan_memory(config, h200()).step_bytes;
+  };
+  const int64_t row = 2 * config.model.hidden * config.data.tokens_per_batch;  // D elements of all tokens
+  const int64_t none = bytes(nn::Recompute::kNone), selective = bytes(nn::Recompute::kSelective),
+                full = bytes(nn::Recompute::kFull);
+  const int64_t others = config.model.layers - 1;  // one set of buffers stays, for all
+  CHECK(static_cast<double>(none - selective) == Approx(static_cast<double>(others * 4 * row)).epsilon(0.01));
+  CHECK(static_cast<double>(selective - full) == Approx(static_cast<double>(others * 5 * row)).epsilon(0.02));
+}
+
+TEST_CASE("the largest number of tokens fits, and no more does") {
+  train::RunConfig config = published(k650M, 1024);
+  config.train.recompute = GENERATE(nn::Recompute::kNone, nn::Recompute::kSelective, nn::Recompute::kFull);
+  const Use use = GENERATE(Use::kTraining, Use::kEvaluation);
+  const auto& card = train::usual_cards()[0];
+  const int64_t tokens = train::largest_tokens(config, card, use);
+  CAPTURE(tokens);
+  REQUIRE(tokens > 1024);
+  CHECK(tokens % 128 == 0);
+  const auto peak = [&](int64_t n) {
+    config.data.tokens_per_batch = n;
+    return static_cast<double>(train::plan_memory(config, card, use).peak_bytes());
+  };
+  const auto memory = static_cast<double>(card.memory_bytes);
+  CHECK(peak(tokens) <= 0.98 * memory);
+  if (tokens < train::kMostTokens) CHECK(peak(tokens + 128) > 0.98 * memory);
+}
+
+TEST_CASE("a model too large for a card fits with no number of tokens") {
+  CHECK(train::largest_tokens(published(k3B, 1024), train::usual_cards()[0]) == 0);
+}
+
+TEST_CASE("an evaluation holds no gradients and keeps nothing") {
+  const train::RunConfig config = published(k150M, 8192);
+  CHECK(train::plan_memory(config, h200(), Use::kEvaluation).step_bytes * 3 <
+        train::plan_memory(config, h200()).step_bytes);
+}
+
+TEST_CASE("the start counts where attention backends are timed") {
+  train::RunConfig config = published(k150M, 8192);
+  const train::MemoryPlan timed = train::plan_memory(config, h200());
+  CHECK(timed.start_bytes > timed.step_bytes);
+  CHECK(timed.peak_bytes() == timed.start_bytes);
+  config.attention = train::AttentionChoice::kCudnn;
+  const train::MemoryPlan given = train::plan_memory(config, h200());
+  CHECK(given.start_bytes == 0);
+  CHECK(given.step_bytes == timed.step_bytes);
+}
+
+TEST_CASE("out of memory: the table, what is free, what would fit") {
+  train::RunConfig config = published(k650M, 131072);
+  const std::string text = train::out_of_memory_text("out of device memory: 1.5 GiB wanted for x, 1.0 GiB free",
+                                                     {.config = config}, train::usual_cards()[1]);
+  INFO(text);
+  CHECK_THAT(text, ContainsSubstring("1.5 GiB wanted for x, 1.0 GiB free\n"));
+  CHECK_THAT(text, ContainsSubstring("data.tokens_per_batch: 131072, train.recompute: none"));
+  CHECK_THAT(text, ContainsSubstring("queries, keys, values"));
+  CHECK_THAT(text, ContainsSubstring("Into 80 GB (A100, H100) (79.1 GiB) would fit"));
+  for (const std::string mode : {"none", "selective", "full"})
+    CHECK_THAT(text, ContainsSubstring(" with train.recompute: " + mode));
+  CHECK_THAT(text, !ContainsSubstring("other programs"));
+
+  CHECK_THAT(train::out_of_memory_text("x", {.config = config}, h200()), ContainsSubstring("other programs"));
+  config.model.layers = 600;
+  CHECK_THAT(train::out_of_memory_text("x", {.config = config}, h200()), ContainsSubstring("does not fit with any"));
+  config = published(k650M, 1 << 20);
+  const std::string evaluation =
+      train::out_of_memory_text("x", {.config = config, .use = Use::kEvaluation}, train::usual_cards()[0]);
+  CHECK_THAT(evaluation, ContainsSubstring("would fit") && !ContainsSubstring("with train.recompute"));
+}
+
+TEST_CASE("errors of every allocator are told from others") {
+  const auto reason = [](const auto& error) { return train::out_of_memory_reason(error); };
+  CHECK(reason(device::OutOfMemory("out of device memory: 7 bytes wanted for tests", 7)) ==
+        "out of device memory: 7 bytes wanted for tests");
+  CHECK_THAT(reason(std::bad_alloc()), ContainsSubstring("out of memory"));
+  const std::string torch =
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 1.20 GiB is "
+      "free. Including non-PyTorch memory, this process has 138.00 GiB memory in use.";
+  const std::string expected =
+      "out of device memory: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB "
+      "of which 1.20 GiB is free.";
+  CHECK(reason(c10::OutOfMemoryError(c10::SourceLocation{__func__, __FILE__, __LINE__}, torch)) == expected);
+  // As the choice among attention backends passes it on.
+  CHECK(reason(DeviceError("no attention backend can be timed: failed: " + torch)) ==
+        "out of device memory: no attention backend can be timed: failed: " + expected.substr(22));
+  try {
+    at::empty({int64_t{1} << 60}, at::kByte);
+    FAIL("an exabyte");
+  } catch (const std::exception& error) {
+    CHECK_THAT(reason(error), ContainsSubstring("out of memory: can't allocate memory: you tried to allocate") &&
+                                  ContainsSubstring("1152921504606846976 bytes."));
+  }
+  CHECK(reason(DeviceError("no kernel for this")).empty());
+  CHECK(reason(std::runtime_error("memory of things past")).empty());
+}
+
+TEST_CASE("a run that runs out of memory ends with the table, others with their own error") {
+  const train::RunConfig config = small_run();
+  const train::MemoryUser user{.config = config};
+  CHECK(train::with_memory_report(user, [] { return 3; }) == 3);
+  CHECK_THROWS_WITH(train::with_memory_report(user, []() -> int { throw ConfigError("no"); }), "no");
+  const auto fails = []() -> int { throw device::OutOfMemory("out of device memory: 7 bytes", 7); };
+  CHECK_THROWS_AS(train::with_memory_report(user, fails), DeviceError);
+  CHECK_THROWS_WITH(train::with_memory_report(user, fails),
+                    ContainsSubstring("7 bytes\nPredicted") && ContainsSubstring("layer inputs"));
+}
