@@ -1,4 +1,4 @@
-// esmtrain bench step
+// esmtrain bench step | gemm | kernels
 #include <array>
 #include <cstdio>
 #include <string>
@@ -9,7 +9,12 @@
 #include "app/subcommands.h"
 #include "base/check.h"
 #include "base/units.h"
+#include "bench/ceilings.h"
+#include "bench/gemms.h"
+#include "bench/kernels.h"
 #include "config/config.h"
+#include "device/versions.h"
+#include "precision/recipe.h"
 #include "train/bench_step.h"
 
 namespace esm::app {
@@ -60,8 +65,129 @@ int step(int argc, char** argv) {
   return 0;
 }
 
+/// Throws DeviceError where there is no GPU to measure.
+void require_device(const char* command) {
+  if (device::cuda_device_count() == 0)
+    fail<DeviceError>(
+        "{} measures a GPU, and there is none that this program can use (no GPU, no driver, or a build without CUDA: "
+        "see `esmtrain doctor`); run a build of the preset cuda on a machine with a GPU",
+        command);
+}
+
+bench::ModelShape shape_of(const train::RunConfig& config) {
+  bench::ModelShape shape{.layers = config.model.layers,
+                          .hidden = config.model.hidden,
+                          .heads = config.model.heads,
+                          .ffn = config.model.ffn_size(),
+                          .tokens = config.data.tokens_per_batch,
+                          .max_tokens = config.data.max_tokens,
+                          .head_rows = models::head_chunk_rows(config.data.tokens_per_batch),
+                          .dtype = precision::find_recipe(config.precision).compute,
+                          .tanh_gelu = config.model.activation == models::Activation::kGeluTanh};
+  bench::check(shape);
+  return shape;
+}
+
+/// "650M"-like: what the lines that follow are about.
+std::string shape_text(const bench::ModelShape& s) {
+  return fmt::format("{} layers, hidden {}, feed-forward {}, {} heads of {}, {} tokens a micro-batch, {}", s.layers,
+                     s.hidden, s.ffn, s.heads, s.head_dim(), with_thousands(s.tokens),
+                     s.dtype == DType::kBF16 ? "bf16" : "fp32");
+}
+
+std::string epilogue_text(const bench::NamedGemm& gemm) {
+  std::string text = gemm.desc.epilogue == device::GemmEpilogue::kBias ? "bias" : "";
+  if (gemm.separate_c) text += " +C";
+  if (gemm.desc.accumulate && !gemm.separate_c) text += "+=";
+  if (gemm.desc.d == DType::kF32 && gemm.desc.operands != DType::kF32) text += " fp32";
+  return text;
+}
+
+void print_gemms(const std::vector<bench::GemmTime>& times, double ceiling_tflops) {
+  fmt::print("{:<18} {:>6} {:>6} {:>6}  {:<10} {:>9} {:>8} {:>9} {:>8} {:>8}  {}\n", "product", "m", "n", "k",
+             "epilogue", "first us", "TFLOP/s", "chosen us", "TFLOP/s", "ceiling", "choice");
+  double flops = 0, first_us = 0, chosen_us = 0;
+  const auto share = [&](double tflops) { return fmt::format("{:.0f} %", 100 * tflops / ceiling_tflops); };
+  for (const bench::GemmTime& t : times) {
+    const device::GemmDesc& g = t.gemm.desc;
+    fmt::print("{:<18} {:>6} {:>6} {:>6}  {:<10} {:>9.1f} {:>8.0f} {:>9.1f} {:>8.0f} {:>8}  {} of {}\n", t.gemm.name,
+               g.m, g.n, g.k, epilogue_text(t.gemm), t.first_us, t.first_tflops(), t.chosen_us, t.chosen_tflops(),
+               share(t.chosen_tflops()), t.chosen, t.candidates);
+    if (!t.gemm.in_layer) continue;
+    flops += g.flops();
+    first_us += t.first_us;
+    chosen_us += t.chosen_us;
+  }
+  const double first = flops / first_us * 1e-6, chosen = flops / chosen_us * 1e-6;
+  fmt::print("{:<18} {:>6} {:>6} {:>6}  {:<10} {:>9.1f} {:>8.0f} {:>9.1f} {:>8.0f} {:>8}\n", "encoder layer", "", "",
+             "", "", first_us, first, chosen_us, chosen, share(chosen));
+}
+
+int gemm(int argc, char** argv) {
+  std::string path;
+  std::vector<config::Override> overrides;
+  Args args("bench gemm",
+            "Times the matrix products of a config's encoder layer and head: cuBLASLt's first proposal against the one "
+            "that timing chooses, as in a run, and both against a square product of 8192.");
+  args.option(path, "--config", "CONFIG", "YAML file.", Args::kRequired)
+      .settings<train::RunConfig>(overrides)
+      .example("esmtrain bench gemm --config configs/esm2_650m.yaml", "");
+  if (!args.parse(argc, argv)) return 0;
+
+  train::RunConfig config;
+  config::load(config, path, overrides);
+  const bench::ModelShape shape = shape_of(config);
+  require_device("bench gemm");
+  const double ceiling = bench::measure_gemm().tflops;
+  fmt::print("{}\nceiling: {:.0f} TFLOP/s, bf16 product of {}^3\n", shape_text(shape), ceiling,
+             bench::GemmCeiling::kSize);
+  print_gemms(bench::time_gemms(shape), ceiling);
+  return 0;
+}
+
+/// The 650M model, for `bench kernels` without a config.
+const std::vector<config::Override> k650M = {
+    {.key = "model.layers", .value = "33", .written = "the default"},
+    {.key = "model.hidden", .value = "1280", .written = "the default"},
+    {.key = "model.heads", .value = "20", .written = "the default"},
+    {.key = "data.tokens_per_batch", .value = "65536", .written = "the default"},
+    {.key = "data.train", .value = "none", .written = "the default"}};
+
+int kernels(int argc, char** argv) {
+  std::string path, filter;
+  std::vector<config::Override> overrides;
+  Args args("bench kernels",
+            "Times the elementwise and reduction kernels at the sizes of a config, against the rate at which the GPU "
+            "copies. The bytes are those that have to move, as the kernels' headers state them.");
+  args.option(path, "--config", "CONFIG", "YAML file; without it the 650M model with 65,536 tokens.")
+      .option(filter, "--filter", "TEXT", "Only kernels with this in their name.")
+      .settings<train::RunConfig>(overrides)
+      .example("esmtrain bench kernels --filter layer_norm", "one family at the sizes of the 650M model");
+  if (!args.parse(argc, argv)) return 0;
+
+  if (path.empty()) overrides.insert(overrides.begin(), k650M.begin(), k650M.end());
+  train::RunConfig config;
+  config::load(config, path, overrides);
+  const bench::ModelShape shape = shape_of(config);
+  require_device("bench kernels");
+  const bench::CopyRates copy = bench::measure_copy();
+  fmt::print(
+      "{}\ncopy: {:.0f} GB/s read + written (cudaMemcpyAsync {:.0f}, in a CUDA graph {:.0f}, our kernel {:.0f}; {} "
+      "a buffer)\n",
+      shape_text(shape), copy.best(), copy.library, copy.library_in_graph, copy.kernel, human_bytes(copy.bytes));
+  const std::vector<bench::KernelTime> times = bench::time_kernels(shape, filter);
+  if (times.empty()) fail<ConfigError>("--filter {}: no kernel has this in its name", filter);
+  fmt::print("{:<60} {:>10} {:>10} {:>8} {:>8}\n", "kernel", "us", "MB", "GB/s", "of copy");
+  for (const bench::KernelTime& t : times)
+    fmt::print("{:<60} {:>10.1f} {:>10.1f} {:>8.0f} {:>8}\n", t.name, t.us, t.bytes * 1e-6, t.gb_per_s(),
+               fmt::format("{:.0f} %", 100 * t.gb_per_s() / copy.best()));
+  return 0;
+}
+
 constexpr std::array kCommands{
     Subcommand{"step", "time the training step", step},
+    Subcommand{"gemm", "time the matrix products of a config", gemm},
+    Subcommand{"kernels", "time the kernels at the sizes of a config", kernels},
 };
 
 }  // namespace

@@ -26,7 +26,8 @@ constexpr std::array kCommands{
     Subcommand{"data", "turn FASTA files into shards of tokens", cmd_data},
     Subcommand{"convert", "convert checkpoints: Hugging Face, NVIDIA, native", cmd_convert},
     Subcommand{"plan", "predict memory, arithmetic and disk of a run", cmd_plan},
-    Subcommand{"bench", "measure the speed of the training step", cmd_bench},
+    Subcommand{"bench", "measure the speed of the training step and its parts", cmd_bench},
+    Subcommand{"doctor", "check that this machine computes right", cmd_doctor},
     Subcommand{"config", "show, check and explain configs", cmd_config},
 };
 

@@ -23,4 +23,11 @@ std::string version_text() {
   return text;
 }
 
+std::string build_text() {
+  return fmt::format("{}, commit {}, preset {} ({}), {}, CUDA code for {}", kEsmVersion, kEsmCommit, kEsmPreset,
+                     kEsmBuildType, kEsmCompiler, kEsmCudaArchitectures);
+}
+
+std::string built_architectures() { return kEsmCudaArchitectures; }
+
 }  // namespace esm::app

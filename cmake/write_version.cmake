@@ -7,4 +7,7 @@ file(CONFIGURE OUTPUT ${OUTPUT} CONTENT [[#pragma once
 inline constexpr char kEsmVersion[] = "@VERSION@";
 inline constexpr char kEsmCommit[] = "@commit@";
 inline constexpr char kEsmPreset[] = "@PRESET@";
+inline constexpr char kEsmBuildType[] = "@BUILD_TYPE@";
+inline constexpr char kEsmCompiler[] = "@COMPILER@";
+inline constexpr char kEsmCudaArchitectures[] = "@CUDA_ARCHITECTURES@";  // "none" without CUDA
 ]] @ONLY)

@@ -10,21 +10,51 @@ namespace {
 
 std::string thousands_version(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
+std::string hundreds_version(size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+int runtime_version() {
+  int version = 0;
+  cudaRuntimeGetVersion(&version);
+  return version;
+}
+
+/// 0: no driver.
+int driver_number() {
+  int version = 0;
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
+size_t nccl_version() {
+  int version = 0;
+  ncclGetVersion(&version);
+  return static_cast<size_t>(version);
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
-  int runtime = 0;
-  int driver = 0;
-  cudaRuntimeGetVersion(&runtime);
-  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  const int driver = driver_number();
   const std::string devices =
       driver == 0 ? std::string("no driver") : fmt::format("driver for CUDA {}", thousands_version(driver));
-  const size_t lt = cublasLtGetVersion();
-  int nccl = 0;
-  ncclGetVersion(&nccl);
-  return {{"CUDA", fmt::format("{} ({}, {} devices)", thousands_version(runtime), devices, cuda_device_count())},
-          {"cuBLASLt", fmt::format("{}.{}.{}", lt / 10000, lt % 10000 / 100, lt % 100)},
-          {"NCCL", fmt::format("{}.{}.{}", nccl / 10000, nccl % 10000 / 100, nccl % 100)}};
+  return {
+      {"CUDA", fmt::format("{} ({}, {} devices)", thousands_version(runtime_version()), devices, cuda_device_count())},
+      {"cuBLASLt", hundreds_version(cublasLtGetVersion())},
+      {"NCCL", hundreds_version(nccl_version())}};
+}
+
+std::vector<LibraryVersion> compared_versions() {
+  return {{"CUDA runtime", thousands_version(CUDART_VERSION), thousands_version(runtime_version())},
+          {"cuBLASLt", hundreds_version(CUBLAS_VERSION), hundreds_version(cublasLtGetVersion())},
+          {"NCCL", hundreds_version(NCCL_VERSION_CODE), hundreds_version(nccl_version())}};
+}
+
+DriverVersion driver_version() {
+  const int driver = driver_number();
+  if (driver == 0) return {};
+  // Within a major version drivers run programs of newer toolkits (CUDA minor version compatibility).
+  return {.text = thousands_version(driver), .too_old = driver / 1000 < runtime_version() / 1000};
 }
 
 int cuda_device_count() {

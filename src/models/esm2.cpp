@@ -82,9 +82,6 @@ nn::LmHead::Shape head_shape(const Context& context, const Esm2Config& config) {
           .init_std = config.init_std};
 }
 
-/// 15 % of the tokens are scored as a rule; more go through the head in several chunks.
-int64_t head_chunk(int64_t tokens) { return std::min(tokens, round_up<int64_t>(tokens / 5, 128)); }
-
 void check_config(const Context& context, const Esm2Config& config, const ModelOptions& options) {
   config::Problems problems;
   config.cross_check(problems);
@@ -216,7 +213,8 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
   const at::TensorOptions own = ops::options(context, dtype);
   embedding.emplace(*storages.front(), embedding_shape(context, config));
   for (int64_t l = 0; l < config.layers; ++l) layers.emplace_back(layer_storage(l), shape, l);
-  head.emplace(context, *storages.back(), *storages.front(), head_shape(context, config), head_chunk(tokens), dtype);
+  head.emplace(context, *storages.back(), *storages.front(), head_shape(context, config), head_chunk_rows(tokens),
+               dtype);
 
   const int64_t inputs = options.training ? config.layers + 1 : 2;
   for (int64_t i = 0; i < inputs; ++i) x_buffers.push_back(at::empty({tokens, config.hidden}, own));

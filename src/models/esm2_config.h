@@ -1,9 +1,11 @@
 // Shape and options of an ESM-2 model.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
 
+#include "base/narrow.h"
 #include "config/field.h"
 
 namespace esm::models {
@@ -18,6 +20,10 @@ enum class InvFreq { kFp32, kFp16Rounded, kFile };
 constexpr auto enum_names(InvFreq) { return std::array{"fp32", "fp16_rounded", "file"}; }
 
 inline constexpr int64_t kVocabSize = 33;
+
+/// Rows that the head works on at once, of a micro-batch of `tokens`. 15 % are scored as a rule; more go through the
+/// head in several chunks.
+constexpr int64_t head_chunk_rows(int64_t tokens) { return std::min(tokens, round_up<int64_t>(tokens / 5, 128)); }
 
 struct Esm2Config {
   ESM_CONFIG(Esm2Config)

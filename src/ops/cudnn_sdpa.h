@@ -3,8 +3,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "device/handles.h"
+#include "device/versions.h"
 #include "ops/attention_sizes.h"
 
 namespace esm::ops {
@@ -56,5 +58,7 @@ class CudnnSdpa {
 
 /// "9.19.0", of the library that is loaded.
 const char* cudnn_version();
+/// cuDNN as built with and as found; none in a build without CUDA.
+std::vector<device::LibraryVersion> cudnn_versions();
 
 }  // namespace esm::ops

@@ -237,12 +237,19 @@ void CudnnSdpa::backward(const CudnnSequences& sequences, const Backward& args, 
   impl_->backward.run(impl_->handle.get(), pointers, args.workspace, "attention's backward");
 }
 
+namespace {
+
+std::string version_text(size_t v) { return fmt::format("{}.{}.{}", v / 10000, v % 10000 / 100, v % 100); }
+
+}  // namespace
+
 const char* cudnn_version() {
-  static const std::string text = [] {
-    const size_t v = cudnnGetVersion();
-    return fmt::format("{}.{}.{}", v / 10000, v % 10000 / 100, v % 100);
-  }();
+  static const std::string text = version_text(cudnnGetVersion());
   return text.c_str();
+}
+
+std::vector<device::LibraryVersion> cudnn_versions() {
+  return {{"cuDNN", version_text(CUDNN_VERSION), cudnn_version()}};
 }
 
 }  // namespace esm::ops

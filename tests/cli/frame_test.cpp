@@ -13,7 +13,7 @@ TEST_CASE("every command has a help text with usage and exit code 0") {
   INFO(top.all());
   CHECK(top.exit_code == 0);
   CHECK(top.err.empty());
-  for (const std::string command : {"train", "eval", "data", "convert", "plan", "config"}) {
+  for (const std::string command : {"train", "eval", "data", "convert", "plan", "bench", "doctor", "config"}) {
     CHECK_THAT(top.out, ContainsSubstring("\n  " + command + " "));
     const Finished help = run({ESM_EXE, command, "--help"});
     INFO(help.all());
@@ -49,7 +49,7 @@ TEST_CASE("unknown and missing commands exit with 2 and suggest") {
   CHECK_THAT(unknown.err, ContainsSubstring("unknown command 'trian'") && ContainsSubstring("did you mean train?"));
   const Finished none = run({ESM_EXE});
   CHECK(none.exit_code == 2);
-  CHECK_THAT(none.err, ContainsSubstring("expected a command: train, eval, data, convert, plan, bench, config"));
+  CHECK_THAT(none.err, ContainsSubstring("expected a command: train, eval, data, convert, plan, bench, doctor, config"));
   const Finished inner = run({ESM_EXE, "config", "shwo", "x.yaml"});
   CHECK(inner.exit_code == 2);
   CHECK_THAT(inner.err,

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/units.h"
+#include "bench/median_us_cuda.h"
 #include "device/properties.h"
 #include "device/stream.h"
 #include "device/versions.h"
@@ -16,7 +17,6 @@
 #include "ops/cudnn_sdpa.h"
 #include "ops/graph_pool_cuda.h"
 #include "tests/device/attention_setup.h"
-#include "tests/device/bench_timer.h"
 #include "tests/device/isolated.h"
 
 using namespace esm;
@@ -53,7 +53,7 @@ void bench_backend(AttentionKind kind, const AttentionSizes& sizes, const std::v
     for (const int64_t length : pack.lengths) squares += static_cast<double>(length) * static_cast<double>(length);
     buffers.set_sequences(cumulated(pack.lengths), stream);
     backend->set_batch(buffers.cu_seqlens, stream);
-    const std::vector<double> us = median_us(stream, 9, no_flush, {forward, backward});
+    const std::vector<double> us = bench::median_us(stream, 9, no_flush, {forward, backward});
     ops::GraphPool pool;
     const auto capture = [&] {
       const ops::GraphPool::Scope scope(pool, stream);
@@ -64,7 +64,7 @@ void bench_backend(AttentionKind kind, const AttentionSizes& sizes, const std::v
       });
     };
     const device::Graph graph = capture();
-    const double graph_us = median_us(stream, 9, no_flush, {[&] { graph.launch(stream); }})[0];
+    const double graph_us = bench::median_us(stream, 9, no_flush, {[&] { graph.launch(stream); }})[0];
     const double flops = 4 * squares * static_cast<double>(sizes.heads * sizes.head_dim);
     fmt::print(
         "{:>6} {:<8} {:>4} {:>3}x{:<4} {:<10} {:>9.1f} {:>6.0f} {:>9.1f} {:>6.0f} {:>9.1f} {:>4} {:>10} {:>6.1f}\n",

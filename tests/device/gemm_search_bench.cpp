@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "base/check.h"
+#include "bench/median_us_cuda.h"
 #include "device/properties.h"
 #include "device/versions.h"
-#include "tests/device/bench_timer.h"
 #include "tests/device/device_array.h"
 #include "tests/device/gemm_search.h"
 #include "tests/device/isolated.h"
@@ -111,7 +111,7 @@ class Bench {
   std::vector<double> medians(const std::vector<cublasLtMatmulAlgo_t>& algos, int rounds) const {
     std::vector<std::function<void()>> bodies;
     for (const auto& algo : algos) bodies.push_back([this, &algo] { run(algo); });
-    return median_us(stream_, rounds, flush_, bodies);
+    return bench::median_us(stream_, rounds, flush_, bodies);
   }
   /// us a run of `count` in a row.
   double timed(const cublasLtMatmulAlgo_t& algo, int count, bool cold) const {

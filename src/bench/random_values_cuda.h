@@ -1,0 +1,25 @@
+// Random contents of large device buffers: the power that a GPU draws, hence its clock, depends on the values.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "device/memory.h"
+
+namespace esm::bench {
+
+/// Normal values, some millions of them drawn and then repeated.
+class RandomValues {
+ public:
+  RandomValues();
+  /// n values (a multiple of 8) of kF32 or kBF16 at `to`, queued on `stream`.
+  void fill(DType dtype, int64_t n, void* to, cudaStream_t stream) const;
+  /// A new buffer of n such values.
+  device::DeviceBuffer make(const char* purpose, DType dtype, int64_t n, cudaStream_t stream) const;
+
+ private:
+  device::DeviceBuffer block_;  // FP32
+};
+
+}  // namespace esm::bench

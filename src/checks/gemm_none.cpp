@@ -1,0 +1,8 @@
+#include "base/check.h"
+#include "checks/gemm.h"
+
+namespace esm::checks {
+
+CheckGroup check_gemms(uint64_t) { fail<DeviceError>("this program was built without CUDA: it has no cuBLASLt"); }
+
+}  // namespace esm::checks
