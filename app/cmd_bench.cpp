@@ -6,6 +6,7 @@
 
 #include "app/args.h"
 #include "app/commands.h"
+#include "app/environment.h"
 #include "app/subcommands.h"
 #include "base/check.h"
 #include "base/units.h"
@@ -22,6 +23,8 @@ namespace {
 
 void print_result(const train::BenchStepResult& r) {
   const auto line = [](const char* name, const std::string& value) { std::printf("%-22s %s\n", name, value.c_str()); };
+  line("deterministic", r.deterministic ? "yes" : "no");
+  line("attention", r.attention);
   line("step", fmt::format("{:.2f} ms (fastest {:.2f}, slowest {:.2f})", r.median_ms, r.fastest_ms, r.slowest_ms));
   line("tokens a step",
        fmt::format("{} real, {} slots", with_thousands(r.real_tokens), with_thousands(r.padded_tokens)));
@@ -61,6 +64,7 @@ int step(int argc, char** argv) {
 
   train::RunConfig config;
   config::load(config, path, overrides);
+  options.kernel_cache = kernel_cache_folder();
   print_result(train::bench_step(config, options));
   return 0;
 }

@@ -71,6 +71,7 @@ int cmd_eval(int argc, char** argv) {
   const StopSignals signals;
   train::TrainOptions options;
   options.data_cache = data_cache_folder();
+  options.kernel_cache = kernel_cache_folder();
   options.stop_signal = &StopSignals::received;
   const auto results = train::evaluate_model(config, source, files, options);
   if (!results.has_value()) return kExitInterrupted;

@@ -34,6 +34,7 @@ int cmd_train(int argc, char** argv) {
   options.resume = resume;
   options.live = ::isatty(STDERR_FILENO) != 0 && !running_in_ci();
   options.data_cache = data_cache_folder();
+  options.kernel_cache = kernel_cache_folder();
   options.origins = loaded.origins;
   for (const auto& [name, version] : program_versions()) options.versions[name] = version;
   options.stop_signal = &StopSignals::received;

@@ -13,6 +13,7 @@ std::vector<std::pair<std::string, std::string>> program_versions() {
   std::vector<std::pair<std::string, std::string>> versions{
       {"esmtrain", kEsmVersion}, {"commit", kEsmCommit}, {"preset", kEsmPreset}, {"LibTorch", ops::libtorch_version()}};
   for (auto& library : device::library_versions()) versions.push_back(std::move(library));
+  versions.emplace_back("cuDNN", ops::cudnn_version());
   versions.emplace_back("HDF5", data::hdf5_version());
   return versions;
 }

@@ -78,6 +78,16 @@ class Reader {
     for (const Json& value : array(key)) values.push_back(to_count(value, key));
     return values;
   }
+  std::map<std::string, std::string> texts(const char* key) const {
+    const Json& object = member(key);
+    if (!object.is_object()) wrong(key, "an object");
+    std::map<std::string, std::string> values;
+    for (const auto& [name, value] : object.items()) {
+      if (!value.is_string()) wrong(key, "text");
+      values[name] = value.get<std::string>();
+    }
+    return values;
+  }
   /// JSON that belongs to somebody else, "" when absent.
   std::string foreign(const char* key) const { return has(key) ? object_.at(key).dump() : std::string(); }
 
@@ -109,6 +119,12 @@ void write_foreign(JsonWriter& json, const char* key, const std::string& text) {
   const Json parsed = Json::parse(text, nullptr, false);
   ESM_CHECK(!parsed.is_discarded(), "the manifest's '{}' is not JSON: {}", key, text.substr(0, 80));
   json.key(key).raw(parsed.dump());
+}
+
+void write_texts(JsonWriter& json, const char* key, const std::map<std::string, std::string>& values) {
+  json.key(key).begin_object();
+  for (const auto& [name, value] : values) json.field(name, value);
+  json.end_object();
 }
 
 void read_files(const Reader& root, Manifest& manifest) {
@@ -197,9 +213,8 @@ std::string manifest_text(const Manifest& manifest) {
   write_foreign(json, "schedule", manifest.schedule_json);
   write_foreign(json, "counters", manifest.counters_json);
   write_foreign(json, "origin", manifest.origin_json);
-  json.key("versions").begin_object();
-  for (const auto& [name, version] : manifest.versions) json.field(name, version);
-  json.end_object();
+  write_texts(json, "versions", manifest.versions);
+  if (!manifest.kernels.empty()) write_texts(json, "kernels", manifest.kernels);
   json.key("files").begin_array();
   for (const FileEntry& file : manifest.files) {
     JsonWriter line;
@@ -253,12 +268,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   manifest.schedule_json = reader.foreign("schedule");
   manifest.counters_json = reader.foreign("counters");
   manifest.origin_json = reader.foreign("origin");
-  const Json& versions = reader.member("versions");
-  if (!versions.is_object()) reader.wrong("versions", "an object");
-  for (const auto& [name, version] : versions.items()) {
-    if (!version.is_string()) reader.wrong("versions", "text");
-    manifest.versions[name] = version.get<std::string>();
-  }
+  manifest.versions = reader.texts("versions");
+  if (reader.has("kernels")) manifest.kernels = reader.texts("kernels");
   read_files(reader, manifest);
   return manifest;
 }

@@ -56,6 +56,7 @@ struct Manifest {
   std::string origin_json;                      // where imported weights came from (train/model_io.h)
   std::optional<double> metric;                 // validation loss at this step (lower is better)
   std::map<std::string, std::string> versions;  // program, LibTorch, ...
+  std::map<std::string, std::string> kernels;   // what the last bits depend on (train/kernel_choice.h); may be empty
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;
 

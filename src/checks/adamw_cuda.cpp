@@ -5,10 +5,10 @@
 #include <bit>
 #include <type_traits>
 
-#include "kernels/weights.h"
-#include "ops/adamw_cpu.h"
 #include "checks/cases/adamw.h"
 #include "checks/harness.h"
+#include "kernels/weights.h"
+#include "ops/adamw_cpu.h"
 
 namespace esm::checks {
 namespace {

@@ -2,7 +2,7 @@
 // wait for nothing, so that they can be captured in a graph.
 //
 // Determinism: a plan gives the same bits every time (split sums have a fixed order). Which plan is chosen by timing
-// may differ between runs, so bit-equal runs share a plan file or use GemmTuning::kFirstHeuristic.
+// may differ between runs, so bit-equal runs use GemmTuning::kFirstHeuristic and no plan file.
 #pragma once
 #include <memory>
 #include <string>
@@ -28,8 +28,9 @@ constexpr int64_t gemm_workspace_for(int64_t elements) {
 
 struct GemmOptions {
   GemmTuning tuning = GemmTuning::kTimed;
-  std::string plan_file =
-      {};  // read at the start; save() writes it; empty: none. A plan found there is never timed again
+  /// Read at the start, written after each plan that was timed; empty: none. A plan found there is never timed again.
+  /// A file that cannot be read or written is warned about and done without.
+  std::string plan_file = {};
   int64_t workspace_bytes = kLeastGemmWorkspace;
   int candidates = 16;  // proposals asked for
 };
@@ -92,8 +93,6 @@ class GemmContext {
   /// True when cuBLASLt proposes a kernel for `desc`.
   bool supported(const GemmDesc& desc);
 
-  /// Writes the timed plans, and those read from it, to the plan file. Nothing without one.
-  void save() const;
   /// Plans from the file that cuBLASLt accepted, and those it refused on this device, so far.
   int64_t plans_reused() const;
   int64_t plans_refused() const;

@@ -37,11 +37,31 @@ struct GemmContext::Impl {
              .device = props.name,
              .sm_count = props.sm_count,
              .workspace_bytes = workspace.bytes()};
+    read_records();
+  }
+
+  // A plan file only saves time: what is wrong with it costs a new search and no run.
+  void read_records() {
     if (options.plan_file.empty()) return;
     int64_t damaged = 0;
-    records = read_gemm_plans(options.plan_file, scope, &damaged);
+    try {
+      records = read_gemm_plans(options.plan_file, scope, &damaged);
+    } catch (const DataError& error) {
+      log::warn("GEMM plans are timed anew: {}", error.what());
+    }
     if (damaged > 0)
       log::warn("{}: {} damaged lines left out; their plans are timed again", options.plan_file, damaged);
+  }
+
+  // At once, so that a run that is killed has not searched in vain.
+  void keep_records() {
+    if (options.plan_file.empty()) return;
+    try {
+      write_gemm_plans(options.plan_file, scope, records);
+    } catch (const DataError& error) {
+      log::warn("GEMM plans are not kept for the next start: {}", error.what());
+      options.plan_file.clear();
+    }
   }
 
   std::vector<cublasLtMatmulHeuristicResult_t> proposals(const GemmPlan& plan, int count) const {
@@ -81,6 +101,7 @@ struct GemmContext::Impl {
     GemmPlanRecord record{.microseconds = plan.info.chosen_us};
     std::memcpy(record.algo.data(), &plan.algo, sizeof plan.algo);
     records[text(plan.desc())] = record;
+    keep_records();
   }
 
   bool use_record(GemmPlan& plan) {
@@ -148,10 +169,6 @@ GemmPlanInfo GemmContext::tune(const GemmDesc& desc, StreamHandle stream) {
 
 bool GemmContext::supported(const GemmDesc& desc) {
   return !GemmPlan(desc).proposals(impl_->handle.get(), impl_->workspace, 1).empty();
-}
-
-void GemmContext::save() const {
-  if (!impl_->options.plan_file.empty()) write_gemm_plans(impl_->options.plan_file, impl_->scope, impl_->records);
 }
 
 int64_t GemmContext::plans_reused() const { return impl_->reused; }

@@ -19,7 +19,6 @@ void GemmContext::run(const LinearWgradGemm&, const WgradArgs&, StreamHandle) { 
 GemmPlanInfo GemmContext::prepare(const GemmDesc&, StreamHandle) { no_cuda(); }
 GemmPlanInfo GemmContext::tune(const GemmDesc&, StreamHandle) { no_cuda(); }
 bool GemmContext::supported(const GemmDesc&) { no_cuda(); }
-void GemmContext::save() const { no_cuda(); }
 int64_t GemmContext::plans_reused() const { no_cuda(); }
 int64_t GemmContext::plans_refused() const { no_cuda(); }
 int64_t GemmContext::workspace_bytes() const { no_cuda(); }

@@ -47,7 +47,7 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-/// `rest` of a line of this scope: "<key>\tus=..\talgo=..".
+/// `rest` of a line of this scope: "<key>\tus=..\talgo=..". A plan that is there already stays.
 bool parse_record(std::string_view rest, GemmPlanRecords& into) {
   const size_t key_end = rest.find('\t');
   const size_t us_end = key_end == std::string_view::npos ? key_end : rest.find('\t', key_end + 1);
@@ -58,7 +58,7 @@ bool parse_record(std::string_view rest, GemmPlanRecords& into) {
   const std::optional<GemmAlgoBytes> bytes = parse_algo(algo);
   if (!bytes || !parse_whole(us, record.microseconds)) return false;
   record.algo = *bytes;
-  into[std::string(rest.substr(0, key_end))] = record;
+  into.emplace(rest.substr(0, key_end), record);
   return true;
 }
 
@@ -86,12 +86,18 @@ GemmPlanRecords read_gemm_plans(const std::string& path, const GemmPlanScope& sc
 void write_gemm_plans(const std::string& path, const GemmPlanScope& scope, const GemmPlanRecords& plans) {
   const std::string prefix = scope.text() + '\t';
   std::string content = std::string(kHeader) + '\n';
+  GemmPlanRecords all = plans;
   if (std::filesystem::exists(path)) {
     const std::string old = read_text_file(path);
-    for (const std::string_view line : lines_of(old))
-      if (line.starts_with("cublaslt=") && !line.starts_with(prefix)) content.append(line).push_back('\n');
+    for (std::string_view line : lines_of(old)) {
+      if (!line.starts_with("cublaslt=")) continue;
+      if (!line.starts_with(prefix))
+        content.append(line).push_back('\n');
+      else
+        parse_record(line.substr(prefix.size()), all);
+    }
   }
-  for (const auto& [key, record] : plans) {
+  for (const auto& [key, record] : all) {
     content += fmt::format("{}{}\tus={:.2f}\talgo=", prefix, key, record.microseconds);
     for (const uint64_t word : record.algo) content += fmt::format("{:016x}", word);
     content += '\n';

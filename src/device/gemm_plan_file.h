@@ -35,7 +35,8 @@ using GemmPlanRecords = std::map<std::string, GemmPlanRecord>;
 /// could be read from. Throws DataError when the file exists and cannot be read.
 GemmPlanRecords read_gemm_plans(const std::string& path, const GemmPlanScope& scope, int64_t* damaged_lines = nullptr);
 
-/// Replaces the file's plans of `scope` by those given and keeps the other scopes' lines; atomic. Throws DataError.
+/// Adds these plans of `scope` to the file, in place of equal keys; atomic, and of two processes at once none loses
+/// more than what the other one found in that moment. Throws DataError.
 void write_gemm_plans(const std::string& path, const GemmPlanScope& scope, const GemmPlanRecords& plans);
 
 }  // namespace esm::device

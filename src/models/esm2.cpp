@@ -133,7 +133,8 @@ struct Esm2::Impl {
     return {.heads = config.heads,
             .head_dim = config.head_dim(),
             .dtype = activation_type(options.precision),
-            .kind = options.attention};
+            .kind = options.attention,
+            .deterministic = options.deterministic};
   }
   int64_t max_seqlen() const { return options.max_tokens > 0 ? options.max_tokens : options.tokens_per_batch; }
   void expect_operations();
@@ -244,7 +245,8 @@ void Esm2::Impl::expect_operations() {
                          .heads = config.heads,
                          .head_dim = config.head_dim(),
                          .capacity = expected_segments(ws.context(), tokens, max_seqlen()),
-                         .max_seqlen = max_seqlen()},
+                         .max_seqlen = max_seqlen(),
+                         .deterministic = options.deterministic},
                         attention_setup());
   ws.allocate();
 }

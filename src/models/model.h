@@ -49,6 +49,8 @@ struct ModelOptions {
   std::optional<ops::AttentionKind> attention;
   /// On a CUDA device accumulate() is replayed as a graph; changes no bit of the result.
   bool graphs = false;
+  /// On a CUDA device: bit-equal gradients from run to run.
+  bool deterministic = false;
 };
 
 class Model {

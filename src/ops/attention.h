@@ -18,6 +18,7 @@ struct AttentionSetup {
   int64_t head_dim = 0;
   at::ScalarType dtype = at::kFloat;
   std::optional<AttentionKind> kind;
+  bool deterministic = false;  // on CUDA: bit-equal gradients from run to run
 };
 void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setup);
 /// Announces to `ws` what attention over such packs will ask for. On a CUDA device the chosen backend says so at the

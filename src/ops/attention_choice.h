@@ -28,13 +28,13 @@ struct AttentionChoice {
 /// Index of the fastest that ran; an earlier one wins unless it is more than 2 % slower. -1: none ran.
 int fastest(const std::vector<AttentionTiming>& timings);
 
-/// BF16: times forward and backward of cudnn and flash2 as they run in a step (in a CUDA graph, one layer) on a pack of
-/// synthetic proteins, replays in turn, and picks the faster; simple where the device has neither. FP32: simple.
-/// `type` is that of qkv; `stream` is not the default stream. Call it at the start of a run, before the model is
-/// allocated: it needs memory for one layer's attention per candidate, gives all of it back, and waits for the device;
-/// some tenths of a second. A candidate that fails (no memory, no plan) is left out with its reason; DeviceError when
-/// all of them fail. The choice may differ between runs and ranks, and with it the last bits: make it once, on one
-/// rank, and keep it with the run's state.
+/// BF16, unless sizes.deterministic (then deterministic_attention()): times forward and backward of cudnn and flash2 as
+/// they run in a step (in a CUDA graph, one layer) on a pack of synthetic proteins, replays in turn, and picks the
+/// faster; simple where the device has neither. FP32: simple. `type` is that of qkv; `stream` is not the default
+/// stream. Call it at the start of a run, before the model is allocated: it needs memory for one layer's attention per
+/// candidate, gives all of it back, and waits for the device; some tenths of a second. A candidate that fails (no
+/// memory, no plan) is left out with its reason; DeviceError when all of them fail. The choice may differ between runs
+/// and ranks, and with it the last bits: make it once, on one rank, and keep it with the run's state.
 AttentionChoice choose_attention(const AttentionSizes& sizes, at::ScalarType type, device::StreamHandle stream);
 
 }  // namespace esm::ops

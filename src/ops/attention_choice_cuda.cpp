@@ -143,6 +143,8 @@ AttentionChoice choose_attention(const AttentionSizes& sizes, at::ScalarType typ
   if (type != at::kBFloat16) return {.kind = AttentionKind::kSimple};
   const c10::DeviceIndex device = c10::cuda::current_device();
   const int capability = device::properties(device).compute_capability;
+  if (sizes.deterministic)
+    return {.kind = deterministic_attention({.head_dim = sizes.head_dim, .capability = capability})};
   AttentionChoice choice;
   for (const AttentionKind kind : {AttentionKind::kCudnn, AttentionKind::kFlash2})
     choice.timings.push_back(

@@ -4,6 +4,7 @@
 // device.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,8 @@ enum class AttentionKind {
   kSimple,  // own kernels without tensor cores, slow
 };
 std::string_view attention_kind_name(AttentionKind kind);
+/// Inverse of attention_kind_name(); none for an unknown name.
+std::optional<AttentionKind> find_attention_kind(std::string_view name);
 
 /// What a backend can do; head dimensions are multiples of 8 everywhere. Tested on sm_90: 16, 24, 32, 64, 80, 96, 128
 /// with all of them, 192 and 256 with flash2 and simple.
@@ -32,9 +35,15 @@ AttentionSupport attention_support(AttentionKind kind);
 struct AttentionTarget {
   int64_t head_dim = 0;
   int capability = 0;
+  bool fp32 = false;
 };
 /// Why `kind` cannot serve that head dimension on that device: "takes head dimensions up to 128". Empty: it can.
 std::string attention_refusal(AttentionKind kind, const AttentionTarget& target);
+
+/// The backend of deterministic runs: by rule, since what is chosen by timing may differ between runs. flash2 where it
+/// can do `target`, else simple. cuDNN can be asked for, but its deterministic backward wants capacity x H x
+/// max_seqlen^2 x 2 bytes of workspace.
+AttentionKind deterministic_attention(const AttentionTarget& target);
 
 /// Tensors are contiguous, on the current device, BF16 (kSimple: or FP32). `lse` is FP32 [H * T] in the backend's own
 /// order: give the same one to backward().

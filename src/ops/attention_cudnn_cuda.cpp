@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/narrow.h"
+#include "base/units.h"
 #include "device/cuda_check.h"
 #include "device/memory.h"
 #include "kernels/attention_offsets.h"
@@ -15,7 +16,15 @@ namespace {
 class CudnnAttention final : public AttentionBackend {
  public:
   explicit CudnnAttention(const AttentionSizes& sizes)
-      : sizes_(sizes), sdpa_(checked(sizes)), index_("attention offsets", 4 * (4 * sizes.capacity + 3)) {}
+      : sizes_(sizes), sdpa_(checked(sizes)), index_("attention offsets", 4 * (4 * sizes.capacity + 3)) {
+    const int64_t memory = device::device_memory().total_bytes;
+    if (workspace_bytes() > memory / 2)
+      fail<DeviceError>(
+          "attention: cudnn wants a workspace of {} for up to {} sequences of {} tokens, the device has {}{}; use "
+          "attention: flash2",
+          human_bytes(workspace_bytes()), sizes.capacity, sizes.max_seqlen, human_bytes(memory),
+          sizes.deterministic ? " (its deterministic backward grows with the square of data.max_tokens)" : "");
+  }
 
   std::string_view name() const override { return "cudnn"; }
   int64_t workspace_bytes() const override {

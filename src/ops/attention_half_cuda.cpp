@@ -43,7 +43,8 @@ void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setu
                                .heads = setup.heads,
                                .head_dim = setup.head_dim,
                                .capacity = pack.segments(),
-                               .max_seqlen = pack.max_seqlen};
+                               .max_seqlen = pack.max_seqlen,
+                               .deterministic = setup.deterministic};
     const AttentionKind kind = choose(ws, setup, sizes);
     backend = make_attention_backend(kind, sizes);
     ws.attention_library_bytes = std::max(ws.attention_library_bytes, attention_memory(kind, sizes).library_bytes);

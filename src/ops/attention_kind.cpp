@@ -12,6 +12,12 @@ std::string_view attention_kind_name(AttentionKind kind) {
   return "";
 }
 
+std::optional<AttentionKind> find_attention_kind(std::string_view name) {
+  for (const AttentionKind kind : {AttentionKind::kFlash2, AttentionKind::kCudnn, AttentionKind::kSimple})
+    if (attention_kind_name(kind) == name) return kind;
+  return std::nullopt;
+}
+
 AttentionSupport attention_support(AttentionKind kind) {
   switch (kind) {
     case AttentionKind::kFlash2: return {.max_head_dim = 256, .min_capability = 80};
@@ -31,7 +37,12 @@ std::string attention_refusal(AttentionKind kind, const AttentionTarget& target)
     return fmt::format("takes head dimensions up to {}, not {}", support.max_head_dim, target.head_dim);
   if (target.capability < support.min_capability || target.capability >= support.end_capability)
     return fmt::format("does not run on sm_{}", target.capability);
+  if (target.fp32 && !support.fp32) return "works in BF16 only";
   return {};
+}
+
+AttentionKind deterministic_attention(const AttentionTarget& target) {
+  return attention_refusal(AttentionKind::kFlash2, target).empty() ? AttentionKind::kFlash2 : AttentionKind::kSimple;
 }
 
 }  // namespace esm::ops

@@ -10,9 +10,10 @@ namespace esm::ops {
 namespace {
 
 /// FP32 sums of dq, dk, dv over the packed rows and one of the softmax; head dimensions that are no multiple of 16 take
-/// another kernel, with FP32 sums of dq over rows padded to the longest sequence.
+/// another kernel, with FP32 sums of dq over rows padded to the longest sequence. Deterministic, it keeps all of dS.
 int64_t cudnn_workspace_bytes(const AttentionSizes& s) {
-  constexpr int64_t kFloat = 4;
+  constexpr int64_t kFloat = 4, kBf16 = 2;
+  if (s.deterministic) return kBf16 * s.capacity * s.heads * s.max_seqlen * s.max_seqlen;
   if (s.head_dim % 16 == 0) return kFloat * s.tokens * s.heads * (3 * s.head_dim + 1);
   return kFloat * s.capacity * s.max_seqlen * s.heads * (s.head_dim + 1);
 }

@@ -56,8 +56,6 @@ class CudnnSdpa {
   std::unique_ptr<Impl> impl_;
 };
 
-/// "9.19.0", of the library that is loaded.
-const char* cudnn_version();
 /// cuDNN as built with and as found; none in a build without CUDA.
 std::vector<device::LibraryVersion> cudnn_versions();
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/version.h"
 
 namespace esm::ops {
 namespace {
@@ -243,10 +244,7 @@ std::string version_text(size_t v) { return fmt::format("{}.{}.{}", v / 10000, v
 
 }  // namespace
 
-const char* cudnn_version() {
-  static const std::string text = version_text(cudnnGetVersion());
-  return text.c_str();
-}
+std::string cudnn_version() { return version_text(cudnnGetVersion()); }
 
 std::vector<device::LibraryVersion> cudnn_versions() {
   return {{"cuDNN", version_text(CUDNN_VERSION), cudnn_version()}};

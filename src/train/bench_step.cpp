@@ -101,8 +101,9 @@ std::vector<device::PhaseTime> clock_phases(const Context& context, const StepPa
 BenchStepResult measure(const RunConfig& given, const BenchStepOptions& options) {
   RunConfig config = given;
   config.train.threads = effective_threads(config.train.threads);
-  const Context context = open_device(config);
-  const auto model = build_model(context, config, /*training=*/true, {});
+  const Context context = open_device(config, options.kernel_cache);
+  const KernelChoice kernels = choose_kernels(context, config, options.kernel_cache, {});
+  const auto model = build_model(context, config, kernels, /*training=*/true, {});
   model->init_parameters(kSeed);
   Optimizer optimizer(context, model->units(), config.optimizer, {.seed = kSeed, .graphs = config.cuda_graph});
   StepQueue queue(context, optimizer);
@@ -114,6 +115,8 @@ BenchStepResult measure(const RunConfig& given, const BenchStepOptions& options)
       *model, [&](data::Batch& batch) { batch = batches[next++ % kBatches]; }, optimizer, queue, *comm, config};
 
   BenchStepResult result;
+  result.deterministic = config.deterministic || !context.on_cuda();
+  result.attention = kernels.attention.has_value() ? ops::attention_kind_name(*kernels.attention) : "cpu";
   std::vector<double> times;
   synchronize(context);
   auto start = std::chrono::steady_clock::now();

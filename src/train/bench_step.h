@@ -1,6 +1,7 @@
 // `esmtrain bench step`: the training step by itself, on synthetic proteins.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "device/phase_clock.h"
@@ -14,9 +15,12 @@ struct BenchStepOptions {
   int64_t seqlen = 0;
   int64_t warmup_steps = 5;  // not measured: kernels are chosen and memory is allocated
   int64_t steps = 20;
+  std::string kernel_cache;  // as TrainOptions
 };
 
 struct BenchStepResult {
+  bool deterministic = false;                            // the same bits from run to run
+  std::string attention;                                 // backend; "cpu"
   double median_ms = 0, fastest_ms = 0, slowest_ms = 0;  // wall time of a step, micro-batches and optimizer included
   int64_t real_tokens = 0, padded_tokens = 0;            // of a step
   double effective_seqlen = 0;                           // sum(l^2) / sum(l) of the sequences

@@ -18,7 +18,9 @@ std::optional<std::map<std::string, EvalMetrics>> evaluate_model(const RunConfig
   const EvalOptions evaluation{.max_batches = config.eval.max_batches,
                                .should_stop = [&options] { return options.stop_signal && options.stop_signal() != 0; }};
   return with_memory_report({.config = config, .use = Use::kEvaluation}, [&] {
-    const auto model = build_model(open_device(config), config, /*training=*/false, source.inv_freq());
+    const Context context = open_device(config, options.kernel_cache);
+    const KernelChoice kernels = choose_kernels(context, config, options.kernel_cache, {});
+    const auto model = build_model(context, config, kernels, /*training=*/false, source.inv_freq());
     load_parameters(*model, source);
     return evaluator.run(*model, *comm, evaluation);
   });

@@ -42,35 +42,31 @@ int64_t host_memory() {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE));
 }
 
-/// A config whose attention is decided, for build_model() on a sketch.
+/// What choose_kernels() would decide, for build_model() on a sketch.
 struct Decided {
-  RunConfig config;
+  KernelChoice kernels;
   ops::AttentionSizes attention;
-  bool timed = false;  // backends would be timed in the first step
+  bool timed = false;  // backends would be timed before the first step
 };
-
-AttentionChoice choice_of(ops::AttentionKind kind) {
-  switch (kind) {
-    case ops::AttentionKind::kFlash2: return AttentionChoice::kFlash2;
-    case ops::AttentionKind::kCudnn: return AttentionChoice::kCudnn;
-    case ops::AttentionKind::kSimple: return AttentionChoice::kSimple;
-  }
-  return AttentionChoice::kAuto;
-}
 
 Decided decide(const RunConfig& given, const Context& context, const PlanPlace& place) {
   const int64_t tokens = given.data.tokens_per_batch, longest = given.data.max_tokens;
-  Decided d{.config = given,
-            .attention = {.tokens = tokens,
+  Decided d{.attention = {.tokens = tokens,
                           .heads = given.model.heads,
                           .head_dim = given.model.head_dim(),
                           .capacity = models::expected_segments(context, tokens, longest),
-                          .max_seqlen = longest}};
-  if (!place.cuda || given.attention != AttentionChoice::kAuto) return d;
-  const ops::AttentionKind likely =
-      ops::likely_attention(d.attention, activation_type(given), place.compute_capability);
-  d.config.attention = choice_of(likely);
-  d.timed = likely != ops::AttentionKind::kSimple;
+                          .max_seqlen = longest,
+                          .deterministic = given.deterministic}};
+  if (!place.cuda) return d;
+  d.kernels.attention = settle_attention({.configured = given.attention,
+                                          .deterministic = given.deterministic,
+                                          .target = {.head_dim = given.model.head_dim(),
+                                                     .capability = place.compute_capability,
+                                                     .fp32 = given.precision == precision::Precision::kFp32}})
+                            .kind;
+  if (d.kernels.attention.has_value()) return d;
+  d.kernels.attention = ops::likely_attention(d.attention, activation_type(given), place.compute_capability);
+  d.timed = *d.kernels.attention != ops::AttentionKind::kSimple;
   return d;
 }
 
@@ -96,7 +92,7 @@ MemoryPlan plan_of(const RunConfig& given, const PlanPlace& place, Use use, bool
   const Decided decided = decide(given, context, place);
   // Rotary frequencies of a file: their number is all that matters here.
   const std::vector<float> inv_freq(static_cast<size_t>(given.model.head_dim() / 2), 1.0f);
-  const auto model = build_model(context, decided.config, use == Use::kTraining, inv_freq);
+  const auto model = build_model(context, given, decided.kernels, use == Use::kTraining, inv_freq);
   if (optimizer) Optimizer(context, model->units(), given.optimizer);
 
   MemoryPlan plan{.parts = memory_parts(*model),

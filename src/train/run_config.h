@@ -176,6 +176,11 @@ struct RunConfig {
       "On a CUDA device the work of a step is recorded once and replayed; off: for looking into a problem. Changes "
       "no result.",
       config::Resume::kFree)
+  bool deterministic = false;
+  ESM_FIELD(deterministic,
+            "On a CUDA device: the same bits from run to run on devices of one kind. Only kernels whose sums have a "
+            "fixed order, none chosen by timing; slower. (On the CPU runs are so anyhow, for one number of threads.)",
+            config::Resume::kWarn)
   models::Esm2Config model;
   ESM_GROUP(model, "Shape and options of the model.")
   data::DataConfig data;

@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "device/gemm.h"
 #include "device/properties.h"
 #include "device/versions.h"
 
@@ -95,7 +94,7 @@ void check_resumed_config(const checkpoint::OpenCheckpoint& checkpoint, const Ru
         checkpoint.path(), refused);
 }
 
-Context open_device(const RunConfig& config) {
+Context open_device(const RunConfig& config, const std::string& kernel_cache) {
   const int threads = static_cast<int>(effective_threads(config.train.threads));
   const int devices = device::cuda_device_count();
   if (config.device == DeviceChoice::kCuda && devices == 0)
@@ -109,30 +108,17 @@ Context open_device(const RunConfig& config) {
   const device::Properties found = device::properties(0);
   log::info("device: cuda:0, {} ({}, compute capability {}.{})", found.name, human_bytes(found.memory_bytes),
             found.compute_capability / 10, found.compute_capability % 10);
-  return make_cuda_context(0, threads, {.workspace_bytes = gemm_workspace_bytes(config)});
+  return make_cuda_context(0, threads, gemm_options(config, kernel_cache));
 }
 
-int64_t gemm_workspace_bytes(const RunConfig& config) {
-  return device::gemm_workspace_for(config.model.hidden * config.model.ffn_size());
-}
-
-std::optional<ops::AttentionKind> attention_kind(AttentionChoice choice) {
-  switch (choice) {
-    case AttentionChoice::kAuto: return std::nullopt;
-    case AttentionChoice::kFlash2: return ops::AttentionKind::kFlash2;
-    case AttentionChoice::kCudnn: return ops::AttentionKind::kCudnn;
-    case AttentionChoice::kSimple: return ops::AttentionKind::kSimple;
-  }
-  return std::nullopt;
-}
-
-std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, bool training,
-                                          const std::vector<float>& inv_freq) {
+std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, const KernelChoice& kernels,
+                                          bool training, const std::vector<float>& inv_freq) {
   models::ModelOptions options;
   options.precision = config.precision;
   options.tokens_per_batch = config.data.tokens_per_batch;
   options.max_tokens = config.data.max_tokens;
-  options.attention = attention_kind(config.attention);
+  options.attention = kernels.attention;
+  options.deterministic = config.deterministic;
   options.graphs = config.cuda_graph;
   options.training = training;
   // Without training FP32 weights do: whatever the formats, they hold exactly what was trained.

@@ -7,6 +7,7 @@
 #include "checkpoint/store.h"
 #include "data/dataset.h"
 #include "models/esm2.h"
+#include "train/kernel_choice.h"
 #include "train/model_io.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
@@ -33,18 +34,14 @@ void adopt_model_config(RunConfig& config, const ModelSource& source, const conf
 /// change that a resume may not make.
 void check_resumed_config(const checkpoint::OpenCheckpoint& checkpoint, const RunConfig& config);
 
-/// Opens the device that config.device asks for, and says in the log which one it is. Throws DeviceError when that is
-/// cuda and there is none, or none that this build can use.
-Context open_device(const RunConfig& config);
-/// Of that device's context: enough for the largest weight.
-int64_t gemm_workspace_bytes(const RunConfig& config);
-
-/// The attention that a config asks for; none: whichever is the fastest.
-std::optional<ops::AttentionKind> attention_kind(AttentionChoice choice);
+/// Opens the device that config.device asks for, and says in the log which one it is. `kernel_cache`: where timed GEMM
+/// plans are kept, "" for nowhere. Throws DeviceError when that is cuda and there is none, or none that this build can
+/// use.
+Context open_device(const RunConfig& config, const std::string& kernel_cache);
 
 /// Builds the model for `config`. inv_freq: rotary frequencies of the file for model.inv_freq = file.
-std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, bool training,
-                                          const std::vector<float>& inv_freq);
+std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfig& config, const KernelChoice& kernels,
+                                          bool training, const std::vector<float>& inv_freq);
 
 /// Threads of this process when `configured` is 0.
 int64_t effective_threads(int64_t configured);

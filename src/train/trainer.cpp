@@ -43,7 +43,7 @@ class Trainer {
         comm_(dist::make_single_comm()) {
     config_.train.threads = effective_threads(config_.train.threads);
     log::also_to_file(folder_.log());
-    context_ = open_device(config_);
+    context_ = open_device(config_, options_.kernel_cache);
     open_everything();
   }
 
@@ -71,6 +71,7 @@ class Trainer {
   checkpoint::CheckpointStore store_;
   std::unique_ptr<dist::Comm> comm_;
   Context context_;
+  KernelChoice kernels_;
   std::optional<ModelSource> source_;  // where the weights came from
   std::unique_ptr<models::Esm2> model_;
   std::optional<Optimizer> optimizer_;
@@ -98,7 +99,10 @@ void Trainer::open_everything() {
   const OpenedData data = open_data(config_, options_);
   const data::LoaderOptions loading =
       data::loader_options(config_.data, static_cast<uint64_t>(config_.seed), comm_->rank(), comm_->size());
-  model_ = build_model(context_, config_, /*training=*/true,
+  const KernelRecord recorded = resumed.has_value() ? resumed->manifest().kernels : KernelRecord{};
+  kernels_ = choose_kernels(context_, config_, options_.kernel_cache, recorded);
+  for (const std::string& line : differences(recorded, kernels_.record)) log::warn("{}", line);
+  model_ = build_model(context_, config_, kernels_, /*training=*/true,
                        source_.has_value() ? source_->inv_freq() : std::vector<float>{});
   optimizer_.emplace(context_, model_->units(), config_.optimizer,
                      Optimizer::Options{.seed = static_cast<uint64_t>(config_.seed), .graphs = config_.cuda_graph});
@@ -255,6 +259,7 @@ void Trainer::save() {
   const auto start = std::chrono::steady_clock::now();
   try {
     auto request = save_request(*model_, *optimizer_, state_, loader_->state(), config_, source_);
+    request.manifest.kernels = kernels_.record;
     request.manifest.versions.insert(options_.versions.begin(), options_.versions.end());
     const checkpoint::SaveResult result = store_.save(request);
     last_checkpoint_ = result.path;

@@ -12,6 +12,7 @@ struct TrainOptions {
   std::string resume = "none";                  // "none", "auto", or the folder of a checkpoint
   bool live = false;                            // standard error is a terminal: draw a live line
   std::string data_cache;                       // where FASTA is kept as shards when data.cache_dir is empty
+  std::string kernel_cache;                     // where kernel choices found by timing are kept; "": nowhere
   config::Origins origins;                      // of the values in the config, for the log
   std::map<std::string, std::string> versions;  // of this program, for the manifest
   std::function<int()> stop_signal;             // number of a signal that asked for a stop, or 0

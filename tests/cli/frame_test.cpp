@@ -49,7 +49,8 @@ TEST_CASE("unknown and missing commands exit with 2 and suggest") {
   CHECK_THAT(unknown.err, ContainsSubstring("unknown command 'trian'") && ContainsSubstring("did you mean train?"));
   const Finished none = run({ESM_EXE});
   CHECK(none.exit_code == 2);
-  CHECK_THAT(none.err, ContainsSubstring("expected a command: train, eval, data, convert, plan, bench, doctor, config"));
+  CHECK_THAT(none.err,
+             ContainsSubstring("expected a command: train, eval, data, convert, plan, bench, doctor, config"));
   const Finished inner = run({ESM_EXE, "config", "shwo", "x.yaml"});
   CHECK(inner.exit_code == 2);
   CHECK_THAT(inner.err,

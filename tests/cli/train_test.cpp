@@ -33,6 +33,16 @@ TEST_CASE("a run leaves its config, metrics, log and checkpoints, and can be eva
   CHECK(evaluated["step"] == 6);
 }
 
+TEST_CASE("the manifest says what the bits depend on") {
+  const ScratchFolder scratch("cli");
+  const std::string config = tiny_config(scratch.path(), "train: {max_steps: 2, threads: 1}\n");
+  REQUIRE(run(train_command(config, {"--deterministic", "true", "--device", "cpu"}), in_repository()).exit_code == 0);
+  const auto manifest =
+      nlohmann::json::parse(read_text_file(scratch.path() + "/run/checkpoints/step-000000002/manifest.json"));
+  CHECK(manifest["kernels"]["device"] == "CPU");
+  CHECK_FALSE(manifest["kernels"].contains("attention"));
+}
+
 TEST_CASE("expectations decide the exit code") {
   const ScratchFolder scratch("esm-train");
   const std::string config = tiny_config(scratch.path(), "train: {max_steps: 3}\n");

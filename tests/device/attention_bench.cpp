@@ -14,8 +14,8 @@
 #include "device/stream.h"
 #include "device/versions.h"
 #include "ops/attention_choice.h"
-#include "ops/cudnn_sdpa.h"
 #include "ops/graph_pool_cuda.h"
+#include "ops/version.h"
 #include "tests/device/attention_setup.h"
 #include "tests/device/isolated.h"
 

@@ -7,16 +7,32 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/check.h"
 #include "support/torch.h"
 
 namespace esm::test {
 
-Oracle::Oracle(models::Esm2& model) : config_(model.config()), inv_freq_(model.inv_freq()) {
+Oracle::Oracle(models::Esm2& model, DType storage)
+    : config_(model.config()), storage_(storage), inv_freq_(model.inv_freq()) {
+  ESM_CHECK(storage == DType::kF64 || storage == DType::kBF16, "an oracle in {}", dtype_name(storage));
   for (nn::UnitStorage* unit : model.units())
     for (size_t i = 0; i < unit->entries().size(); ++i) {
-      at::Tensor leaf = unit->view(nn::Role::kMaster, i).to(at::kDouble).clone();
-      parameters_[unit->entries()[i].spec.name] = leaf.requires_grad_(true);
+      const std::string& name = unit->entries()[i].spec.name;
+      at::Tensor leaf = unit->view(nn::Role::kMaster, i).cpu().to(at::kDouble).clone();
+      if (name != "head.bias") leaf = stored(leaf);  // that one meets FP32 logits as it is
+      parameters_[name] = leaf.requires_grad_(true);
     }
+}
+
+// The gradient goes through the same two casts.
+at::Tensor Oracle::stored(const at::Tensor& x) const {
+  return storage_ == DType::kBF16 ? x.to(at::kBFloat16).to(at::kDouble) : x;
+}
+
+/// The gradient alone is rounded.
+at::Tensor Oracle::gradient_stored(const at::Tensor& x) const {
+  const at::Tensor rounded = stored(x);
+  return rounded.add(x.sub(rounded).detach());
 }
 
 std::vector<double> Oracle::gradient(const std::string& name) const {
@@ -27,7 +43,7 @@ std::vector<double> Oracle::gradient(const std::string& name) const {
 at::Tensor Oracle::layer_norm(const at::Tensor& x, const std::string& name) const {
   const at::Tensor centered = x.sub(x.mean(-1, true));
   const at::Tensor rstd = centered.square().mean(-1, true).add(config_.layer_norm_eps).rsqrt();
-  return centered.mul(rstd).mul(parameters_.at(name + ".weight")).add(parameters_.at(name + ".bias"));
+  return stored(centered.mul(rstd).mul(parameters_.at(name + ".weight")).add(parameters_.at(name + ".bias")));
 }
 
 at::Tensor Oracle::linear(const at::Tensor& x, const std::string& name) const {
@@ -55,20 +71,22 @@ at::Tensor Oracle::gelu(const at::Tensor& x, models::Activation form) const {
 at::Tensor Oracle::encoder_layer(const at::Tensor& x, int64_t layer) const {
   const std::string prefix = fmt::format("layers.{}.", layer);
   const int64_t n = x.size(0), heads = config_.heads, k = config_.head_dim();
-  const at::Tensor qkv = linear(layer_norm(x, prefix + "attention_norm"), prefix + "attention.qkv");
+  const at::Tensor qkv = stored(linear(layer_norm(x, prefix + "attention_norm"), prefix + "attention.qkv"));
   const auto part = [&](int64_t which) {
     return qkv.narrow(1, which * config_.hidden, config_.hidden).reshape({n, heads, k}).transpose(0, 1);
   };
   const double scale = fault == Fault::kNoQueryScale ? 1.0 : 1.0 / std::sqrt(static_cast<double>(k));
-  const at::Tensor scores =
-      rotate(part(0).mul(scale), 0).matmul(rotate(part(1), fault == Fault::kKeyPositions ? 1 : 0).transpose(1, 2));
-  const at::Tensor mixed = scores.softmax(-1).matmul(part(2)).transpose(0, 1).reshape({n, config_.hidden});
-  const at::Tensor x1 = x.add(linear(mixed, prefix + "attention.out"));
+  const at::Tensor q = stored(rotate(part(0), 0));
+  const at::Tensor key = stored(rotate(part(1), fault == Fault::kKeyPositions ? 1 : 0));
+  const at::Tensor scores = gradient_stored(q.mul(scale).matmul(key.transpose(1, 2)));
+  const at::Tensor p = stored(scores.softmax(-1));
+  const at::Tensor mixed = stored(p.matmul(part(2)).transpose(0, 1).reshape({n, config_.hidden}));
+  const at::Tensor x1 = stored(x.add(linear(mixed, prefix + "attention.out")));
   const bool other = fault == Fault::kTanhGelu;
   const bool exact = (config_.activation == models::Activation::kGeluErf) != other;
-  const at::Tensor h = gelu(linear(layer_norm(x1, prefix + "ffn_norm"), prefix + "ffn.fc1"),
-                            exact ? models::Activation::kGeluErf : models::Activation::kGeluTanh);
-  return x1.add(linear(h, prefix + "ffn.fc2"));
+  const at::Tensor h = stored(linear(layer_norm(x1, prefix + "ffn_norm"), prefix + "ffn.fc1"));
+  const at::Tensor act = stored(gelu(h, exact ? models::Activation::kGeluErf : models::Activation::kGeluTanh));
+  return stored(x1.add(linear(act, prefix + "ffn.fc2")));
 }
 
 at::Tensor Oracle::logits(const std::vector<int64_t>& tokens) const {
@@ -80,10 +98,11 @@ at::Tensor Oracle::logits(const std::vector<int64_t>& tokens) const {
     const double share = masked.sum().item<double>() / static_cast<double>(tokens.size());
     x = x.masked_fill(masked.unsqueeze(1), 0.0).mul(share < 1 ? (1 - 0.15 * 0.8) / (1 - share) : 0.0);
   }
+  x = stored(x);
   for (int64_t layer = 0; layer < config_.layers; ++layer) x = encoder_layer(x, layer);
-  const at::Tensor y = linear(layer_norm(x, "final_norm"), "head.dense");
-  const at::Tensor z = layer_norm(gelu(y, models::Activation::kGeluErf), "head.norm");
-  return z.matmul(table.t()).add(parameters_.at("head.bias"));
+  const at::Tensor y = stored(linear(layer_norm(x, "final_norm"), "head.dense"));
+  const at::Tensor z = layer_norm(stored(gelu(y, models::Activation::kGeluErf)), "head.norm");
+  return gradient_stored(z.matmul(table.t()).add(parameters_.at("head.bias")));
 }
 
 Oracle::Result Oracle::run(const data::Batch& batch, double label_smoothing) {

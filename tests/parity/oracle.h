@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "data/batch.h"
 #include "models/esm2.h"
 
@@ -12,8 +13,10 @@ namespace esm::test {
 
 class Oracle {
  public:
-  /// Leaves in FP64 from the master weights of `model`.
-  explicit Oracle(models::Esm2& model);
+  /// Leaves in FP64 from the master weights of `model`. With `storage` BF16 a witness of that precision: weights, and
+  /// every tensor that a BF16 program writes to memory, forward and backward, are rounded to BF16, each once; sums and
+  /// functions between them are FP64.
+  explicit Oracle(models::Esm2& model, DType storage = DType::kF64);
 
   struct Result {
     double loss_sum = 0;
@@ -38,6 +41,8 @@ class Oracle {
   Fault fault = Fault::kNone;
 
  private:
+  at::Tensor stored(const at::Tensor& x) const;
+  at::Tensor gradient_stored(const at::Tensor& x) const;
   at::Tensor layer_norm(const at::Tensor& x, const std::string& name) const;
   at::Tensor linear(const at::Tensor& x, const std::string& name) const;
   at::Tensor rotate(const at::Tensor& x, int64_t first_position) const;
@@ -46,6 +51,7 @@ class Oracle {
   at::Tensor logits(const std::vector<int64_t>& tokens) const;
 
   models::Esm2Config config_;
+  DType storage_;
   std::vector<float> inv_freq_;
   std::map<std::string, at::Tensor> parameters_;
 };

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "parity/golden.h"
+#include "parity/training_curve.h"
+#include "parity/witness.h"
 #include "parity_gpu/device.h"
 #include "support/batches.h"
 #include "support/compare.h"
@@ -38,6 +40,7 @@ constexpr Tolerance kParity{1e-4, 1e-4};
 /// Widths and head dimensions of the published models, a few layers of each.
 struct Case {
   int64_t layers, heads, head_dim;
+  double gain = kMildGain;
 };
 const std::vector<Case> kShapes{{2, 4, 16}, {3, 20, 16}, {2, 20, 24}, {2, 2, 64}, {1, 2, 128}};
 
@@ -105,21 +108,28 @@ TEST_CASE("FP32: loss and gradients equal the CPU's, label smoothing and the tan
   check_gradients(there, here, kParity);
 }
 
-TEST_CASE("BF16: loss and gradients follow FP32, with every attention") {
-  const Case c = GENERATE(from_range(kShapes));
-  const auto kind = GENERATE(ops::AttentionKind::kCudnn, ops::AttentionKind::kFlash2, ops::AttentionKind::kSimple);
-  CAPTURE(c.layers, c.heads, c.head_dim, ops::attention_kind_name(kind));
+TEST_CASE("BF16: as near to exact values as an independent BF16 program, with every attention") {
+  std::vector<Case> cases = kShapes;
+  cases.push_back({3, 20, 16, 3});  // softmaxes nearly saturated: BF16 is off by a tenth
+  const Case c = GENERATE_COPY(from_range(cases));
+  CAPTURE(c.layers, c.heads, c.head_dim, c.gain);
   const data::Batch batch = some_batch();
   const models::Esm2Config config = small_config(c.layers, c.heads, c.head_dim);
-  models::Esm2 wide = random_model(config, {.tokens_per_batch = batch.budget()});
-  models::Esm2 narrow = random_model(
-      gpu(), config,
-      {.precision = Precision::kBf16, .tokens_per_batch = batch.budget(), .max_tokens = 128, .attention = kind});
-  const models::LossSums expected = wide.forward_backward(batch), actual = narrow.forward_backward(batch);
-  const Tolerance tolerance = model_tolerance(DType::kBF16, config.layers, batch.real_tokens);
-  CHECK(actual.loss_sum != expected.loss_sum);
-  CHECK(std::abs(actual.loss_sum / expected.loss_sum - 1) < tolerance.relative_l2);
-  check_gradients(narrow, wide, tolerance);
+  models::Esm2 weights = random_model(Context{}, config, {.tokens_per_batch = batch.budget()}, 7, c.gain);
+  const Bf16Witness witness(weights, batch);
+  const double fp32 = weights.forward_backward(batch).loss_sum;
+  for (const auto kind : {ops::AttentionKind::kCudnn, ops::AttentionKind::kFlash2, ops::AttentionKind::kSimple}) {
+    CAPTURE(ops::attention_kind_name(kind));
+    models::Esm2 model = random_model(
+        gpu(), config,
+        {.precision = Precision::kBf16, .tokens_per_batch = batch.budget(), .max_tokens = 128, .attention = kind}, 7,
+        c.gain);
+    const double loss = model.forward_backward(batch).loss_sum;
+    CHECK(loss != fp32);
+    witness.check_loss(loss);
+    witness.check_gradients(model);
+    if (c.gain == kMildGain) witness.check_power(model);
+  }
 }
 
 TEST_CASE("the same step twice gives the same bits, recompute changes none") {
@@ -178,24 +188,6 @@ TEST_CASE("every row may be scored, micro-batches add up, nothing scored adds no
   CHECK(gradient_bytes(there) == before);
 }
 
-TEST_CASE("BF16 training on the device follows the CPU's FP32 curve") {
-  const models::Esm2Config config = small_config(2, 4, 16);
-  std::vector<double> curves[2];
-  for (const bool on_gpu : {false, true}) {
-    const Context context = on_gpu ? gpu() : Context{};
-    models::Esm2 model(context, config,
-                       {.precision = on_gpu ? Precision::kBf16 : Precision::kFp32, .tokens_per_batch = 256});
-    model.init_parameters(5);
-    train::Optimizer optimizer(context, model.units(), {});
-    for (uint64_t step = 0; step < 30; ++step)
-      curves[on_gpu ? 1 : 0].push_back(
-          one_step(context, model, optimizer, some_batch(1 + 4 * (step % 3)), 3e-3).loss());
-  }
-  CHECK(curves[0].back() < curves[0].front() - 0.3);
-  for (size_t i = 0; i < curves[0].size(); ++i) {
-    CAPTURE(i, curves[0][i], curves[1][i]);
-    CHECK(std::abs(curves[1][i] - curves[0][i]) < 0.05);
-  }
-}
+TEST_CASE("BF16 training on the device follows the CPU's FP32 curve") { check_bf16_curve(gpu()); }
 
 }  // namespace esm::test

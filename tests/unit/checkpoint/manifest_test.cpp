@@ -10,6 +10,7 @@ Manifest sample() {
   Manifest manifest = Content(100).request().manifest;
   manifest.created = "2026-05-01T12:00:00Z";
   manifest.metric = 2.7182818284590451;
+  manifest.kernels = {{"attention", "cudnn"}, {"device", "NVIDIA H200"}};
   manifest.schedule_json = R"({"kind":"esm2"})";
   manifest.files = {{.name = "model-00001-of-00001.safetensors", .bytes = 1234, .hash = std::string(32, 'a')}};
   manifest.tensors = {

@@ -72,3 +72,17 @@ TEST_CASE("timed plans survive the file, other scopes stay, damage costs its lin
   CHECK(rest.size() == 1);
   CHECK(rest.count("m=3 n=4") == 1);
 }
+
+TEST_CASE("plans that another process found meanwhile stay in the file") {
+  const ScratchFolder folder("plans");
+  const std::string path = folder.path() + "/plans.txt";
+  // Both read the empty file, then each writes all that it knows.
+  write_gemm_plans(path, kHere, {{"m=1", {.algo = {1}, .microseconds = 1}}});
+  write_gemm_plans(path, kHere, {{"m=2", {.algo = {2}, .microseconds = 2}}});
+  write_gemm_plans(path, kHere, {{"m=1", {.algo = {3}, .microseconds = 3}}});
+  const GemmPlanRecords plans = read_gemm_plans(path, kHere);
+  REQUIRE(plans.size() == 2);
+  CHECK(plans.at("m=1").algo == GemmAlgoBytes{3});
+  CHECK(plans.at("m=2").algo == GemmAlgoBytes{2});
+  CHECK_THROWS_AS(write_gemm_plans(folder.path(), kHere, plans), DataError);
+}

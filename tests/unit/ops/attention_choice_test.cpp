@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.h"
+#include "base/files.h"
+#include "ops/attention_choice_file.h"
 #include "support/catch.h"
 
 using namespace esm;
@@ -59,4 +62,41 @@ TEST_CASE("which attention backend serves which head dimension on which device")
     CHECK(serves(kind, 64, 120) == (kind != AttentionKind::kCudnn));
     CHECK(serves(kind, 64, 75) == (kind == AttentionKind::kSimple));
   }
+}
+
+TEST_CASE("attention choices survive the file, one a key, damage costs its line only") {
+  const ScratchFolder folder("attention");
+  const std::string path = folder.path() + "/attention.txt";
+  const ops::AttentionSizes sizes{.tokens = 65536, .heads = 20, .head_dim = 64, .capacity = 256, .max_seqlen = 1024};
+  ops::AttentionSizes other_sizes = sizes;
+  other_sizes.max_seqlen = 2048;
+  const std::string key = ops::attention_choice_key("NVIDIA H200", sizes),
+                    other = ops::attention_choice_key("NVIDIA H200", other_sizes);
+  CHECK(key != other);
+  CHECK(key != ops::attention_choice_key("NVIDIA H100", sizes));
+  CHECK_FALSE(ops::read_attention_choice(path, key).has_value());
+
+  ops::write_attention_choice(path, key, {AttentionKind::kFlash2, 100});
+  ops::write_attention_choice(path, other, {AttentionKind::kSimple, 250.5});
+  ops::write_attention_choice(path, key, {AttentionKind::kCudnn, 90});
+  CHECK(ops::read_attention_choice(path, key)->kind == AttentionKind::kCudnn);
+  CHECK(ops::read_attention_choice(path, other)->kind == AttentionKind::kSimple);
+  CHECK(ops::read_attention_choice(path, other)->microseconds == 250.5);
+
+  const std::string content = read_text_file(path);
+  for (const std::string damage : {"attention=cudnn", "attention=fast\tus=1\t", "attention=cudnn\tus=1x\t", "\n\t"}) {
+    std::string damaged = content;
+    damaged.replace(damaged.find("attention=cudnn\tus=90.0\t"), 24, damage);
+    write_file_atomically(path, damaged);
+    CHECK_FALSE(ops::read_attention_choice(path, key).has_value());
+    CHECK(ops::read_attention_choice(path, other).has_value());
+  }
+  ops::write_attention_choice(path, key, {AttentionKind::kFlash2, 80});  // the damaged line goes
+  CHECK(ops::read_attention_choice(path, key)->kind == AttentionKind::kFlash2);
+  CHECK(read_text_file(path).size() < content.size() + 10);
+  write_file_atomically(path, content.substr(0, content.size() - 1));  // cut off in the last line
+  CHECK_FALSE(ops::read_attention_choice(path, key).has_value());
+  write_file_atomically(path, std::string("\0\xff binary \n\n", 12));
+  CHECK_FALSE(ops::read_attention_choice(path, key).has_value());
+  CHECK_THROWS_AS(ops::read_attention_choice(folder.path(), key), DataError);
 }

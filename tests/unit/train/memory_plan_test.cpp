@@ -66,7 +66,7 @@ TEST_CASE("every part of a plan is what a real model holds, before and after its
   const train::MemoryPlan plan = train::plan_memory(config, train::present_place(config), use);
 
   const Context context{.threads = 2};
-  const auto model = train::build_model(context, config, use == Use::kTraining, {});
+  const auto model = train::build_model(context, config, {}, use == Use::kTraining, {});
   if (use == Use::kTraining) train::Optimizer(context, model->units(), config.optimizer);
   check_equal(plan.parts, train::memory_parts(*model));
 
