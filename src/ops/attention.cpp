@@ -37,6 +37,7 @@ void expect_attention(Workspace& ws, const AttentionSizes& sizes, const Attentio
   if (!ws.context().on_cuda())
     return ws.expect(Workspace::kAttention,
                      cpu::attention_scratch(sizes.max_seqlen, setup.head_dim) * ws.context().threads);
+  ws.usual_sequences = sizes.capacity;
   if (!ws.context().sketch) return;
   ESM_CHECK(setup.kind.has_value(), "a sketch must be told which attention");
   const AttentionMemory memory = attention_memory(*setup.kind, sizes);

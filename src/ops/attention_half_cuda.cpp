@@ -45,7 +45,12 @@ void begin_attention(Workspace& ws, const Pack& pack, const AttentionSetup& setu
                                .capacity = pack.segments(),
                                .max_seqlen = pack.max_seqlen,
                                .deterministic = setup.deterministic};
-    const AttentionKind kind = choose(ws, setup, sizes);
+    const AttentionKind chosen = choose(ws, setup, sizes);
+    const int64_t usual = ws.usual_sequences > 0 ? ws.usual_sequences : sizes.capacity;
+    const AttentionKind kind = attention_within_memory(chosen, sizes, usual);
+    if (kind != chosen)
+      log::info("attention: {} for packs of {} to {} sequences, too many for the memory of {}",
+                attention_kind_name(kind), sizes.capacity / 2 + 1, sizes.capacity, attention_kind_name(chosen));
     backend = make_attention_backend(kind, sizes);
     ws.attention_library_bytes = std::max(ws.attention_library_bytes, attention_memory(kind, sizes).library_bytes);
     log::debug("attention by {}: up to {} sequences in {} tokens, none longer than {}", backend->name(), sizes.capacity,

@@ -1,5 +1,6 @@
 #include "ops/attention_memory.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
@@ -42,6 +43,17 @@ AttentionMemory attention_memory(AttentionKind kind, const AttentionSizes& s) {
     case AttentionKind::kSimple: return {.workspace_bytes = 4 * s.tokens * s.heads};
   }
   fail<InternalError>("no such attention backend");
+}
+
+AttentionKind attention_within_memory(AttentionKind kind, const AttentionSizes& sizes, int64_t usual) {
+  constexpr int64_t kLeast = int64_t{1} << 30;
+  const auto bytes = [&](int64_t capacity) {
+    AttentionSizes other = sizes;
+    other.capacity = capacity;
+    const AttentionMemory memory = attention_memory(kind, other);
+    return memory.workspace_bytes + memory.library_bytes;
+  };
+  return bytes(sizes.capacity) > std::max(kLeast, 2 * bytes(usual)) ? AttentionKind::kSimple : kind;
 }
 
 AttentionKind likely_attention(const AttentionSizes& s, at::ScalarType type, int capability) {

@@ -16,6 +16,10 @@ struct AttentionMemory {
 /// without `deterministic`.
 AttentionMemory attention_memory(AttentionKind kind, const AttentionSizes& sizes);
 
+/// `kind`; or simple, when room for so many sequences would take more than twice what `usual` sequences take, and more
+/// than 1 GiB: packs of thousands of short peptides, whose attention is little work for any kernel.
+AttentionKind attention_within_memory(AttentionKind kind, const AttentionSizes& sizes, int64_t usual);
+
 /// What choose_attention() is bound to take where it has no choice, and took wherever it was tried where it has one:
 /// cudnn, else flash2, else simple.
 AttentionKind likely_attention(const AttentionSizes& sizes, at::ScalarType type, int capability);

@@ -49,6 +49,7 @@ class Workspace {
   /// CUDA attention by capacity of the pack, and the one for the present pack (begin_attention()).
   std::map<int64_t, std::unique_ptr<AttentionBackend>> attention_backends;
   AttentionBackend* attention = nullptr;
+  int64_t usual_sequences = 0;  // of a pack of proteins, as told by expect_attention(); 0: not told
   /// Bytes that LibTorch's allocator holds for tensors made within attention.
   int64_t attention_library_bytes = 0;
 

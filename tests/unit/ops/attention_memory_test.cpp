@@ -25,4 +25,18 @@ TEST_CASE("the likely attention is one that can") {
   CHECK(likely_attention(many, at::kBFloat16, 90) == AttentionKind::kFlash2);
 }
 
+TEST_CASE("packs of very many sequences go to the attention whose memory does not grow with them") {
+  AttentionSizes sizes{.tokens = 65536, .heads = 20, .head_dim = 24, .capacity = 256, .max_seqlen = 1024};
+  constexpr int64_t kUsual = 256;
+  for (const AttentionKind kind : {AttentionKind::kCudnn, AttentionKind::kFlash2, AttentionKind::kSimple})
+    CHECK(attention_within_memory(kind, sizes, kUsual) == kind);
+  sizes.capacity = 32768;
+  for (const AttentionKind kind : {AttentionKind::kCudnn, AttentionKind::kFlash2, AttentionKind::kSimple})
+    CHECK(attention_within_memory(kind, sizes, kUsual) == AttentionKind::kSimple);
+  sizes.head_dim = 64;  // cuDNN's workspace depends on tokens alone
+  CHECK(attention_within_memory(AttentionKind::kCudnn, sizes, kUsual) == AttentionKind::kCudnn);
+  sizes.deterministic = true;
+  CHECK(attention_within_memory(AttentionKind::kCudnn, sizes, kUsual) == AttentionKind::kSimple);
+}
+
 }  // namespace esm::ops
