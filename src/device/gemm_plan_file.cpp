@@ -13,6 +13,11 @@ namespace {
 
 constexpr std::string_view kHeader = "# esmtrain GEMM plans 1: found by timing, safe to delete";
 
+bool exists(const std::string& path) {
+  std::error_code ignored;  // a folder that may not be entered
+  return std::filesystem::exists(path, ignored);
+}
+
 std::vector<std::string_view> lines_of(std::string_view content) {
   std::vector<std::string_view> lines;
   while (!content.empty()) {
@@ -71,7 +76,7 @@ std::string GemmPlanScope::text() const {
 
 GemmPlanRecords read_gemm_plans(const std::string& path, const GemmPlanScope& scope, int64_t* damaged_lines) {
   GemmPlanRecords plans;
-  if (!std::filesystem::exists(path)) return plans;
+  if (!exists(path)) return plans;
   const std::string content = read_text_file(path), prefix = scope.text() + '\t';
   for (std::string_view line : lines_of(content)) {
     if (take_prefix(line, prefix)) {
@@ -87,7 +92,7 @@ void write_gemm_plans(const std::string& path, const GemmPlanScope& scope, const
   const std::string prefix = scope.text() + '\t';
   std::string content = std::string(kHeader) + '\n';
   GemmPlanRecords all = plans;
-  if (std::filesystem::exists(path)) {
+  if (exists(path)) {
     const std::string old = read_text_file(path);
     for (std::string_view line : lines_of(old)) {
       if (!line.starts_with("cublaslt=")) continue;

@@ -43,7 +43,8 @@ std::optional<Line> parse(std::string_view text) {
 /// body(text of the line, its choice) for every sound line.
 template <class Body>
 void for_each_line(const std::string& path, const Body& body) {
-  if (!std::filesystem::exists(path)) return;
+  std::error_code ignored;  // a folder that may not be entered
+  if (!std::filesystem::exists(path, ignored)) return;
   const std::string content = read_text_file(path);
   std::string_view rest = content;
   for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {

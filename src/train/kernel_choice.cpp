@@ -62,14 +62,15 @@ void with_cache(const std::string& path, const Body& body) {
   }
 }
 
-ops::AttentionKind fastest_attention(const Context& context, const RunConfig& config, const std::string& device,
+ops::AttentionKind fastest_attention(const Context& context, const RunConfig& config, const device::Properties& device,
                                      const std::string& cache) {
   const ops::AttentionSizes sizes = usual_sizes(config);
   const at::ScalarType type = config.precision == precision::Precision::kFp32 ? at::kFloat : at::kBFloat16;
-  const std::string key = ops::attention_choice_key(device, sizes), path = cache_file(cache, kAttentionFile);
+  const std::string key = ops::attention_choice_key(device.name, sizes), path = cache_file(cache, kAttentionFile);
   std::optional<ops::KeptAttention> kept;
   if (type == at::kBFloat16) with_cache(path, [&] { kept = ops::read_attention_choice(path, key); });
-  if (kept.has_value()) {
+  const ops::AttentionTarget target{.head_dim = sizes.head_dim, .capability = device.compute_capability};
+  if (kept.has_value() && attention_refusal(kept->kind, target).empty()) {
     log::info("attention: {} ({:.0f} us a layer when it was timed; {})", ops::attention_kind_name(kept->kind),
               kept->microseconds, path);
     return kept->kind;
@@ -134,7 +135,7 @@ KernelChoice choose_kernels(const Context& context, const RunConfig& config, con
   if (answer.kind.has_value())
     log::info("attention: {} ({})", ops::attention_kind_name(*answer.kind), answer.reason);
   else
-    choice.attention = fastest_attention(context, config, device.name, cache);
+    choice.attention = fastest_attention(context, config, device, cache);
   choice.record["attention"] = ops::attention_kind_name(*choice.attention);
   return choice;
 }
