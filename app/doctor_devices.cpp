@@ -37,7 +37,7 @@ void driver(Verdicts& verdicts) {
                    : fmt::format("for CUDA {}", found.text));
 }
 
-/// False when the build has no kernels for it.
+/// False when the program cannot work on it.
 bool describe(Verdicts& verdicts, int index) {
   device::use_device(index);
   const device::Properties p = device::properties(index);
@@ -147,10 +147,17 @@ void inspect_devices(Verdicts& verdicts, const DoctorOptions& options) {
   if (options.device < 0 || options.device >= devices)
     fail<ConfigError>("--device {}: there are {} CUDA devices, from 0", options.device, devices);
   std::vector<bool> covered;
-  for (int i = 0; i < devices; ++i) covered.push_back(describe(verdicts, i));
+  for (int i = 0; i < devices; ++i) {
+    try {
+      covered.push_back(describe(verdicts, i));
+    } catch (const DeviceError& error) {
+      verdicts.add(Verdict::kFailed, fmt::format("cuda:{}", i), error.what());
+      covered.push_back(false);
+    }
+  }
   const int index = static_cast<int>(options.device);
   if (!covered[static_cast<size_t>(index)]) {
-    verdicts.add(Verdict::kSkipped, "kernels", fmt::format("the program has none for cuda:{}", index));
+    verdicts.add(Verdict::kSkipped, "GPU checks", fmt::format("cuda:{} cannot be used, see above", index));
     return;
   }
   device::use_device(index);

@@ -31,7 +31,8 @@ std::vector<float> download(const at::Tensor& x) {
 void run(AttentionKind kind, const AttentionProblem& p, const AttentionSolution& want, at::ScalarType type, int index,
          device::StreamHandle stream, AttentionAgreement& agreement) {
   const AttentionSizes sizes{
-      .tokens = p.tokens(), .heads = p.heads, .head_dim = p.head_dim, .capacity = 64, .max_seqlen = p.max_seqlen};
+      .tokens = p.tokens(), .heads = p.heads, .head_dim = p.head_dim, .capacity = 64, .max_seqlen = 256};
+  ESM_CHECK(p.max_seqlen <= sizes.max_seqlen, "a sequence of {}", p.max_seqlen);
   const auto backend = make_attention_backend(kind, sizes);
   const at::TensorOptions on_device = at::TensorOptions().device(at::kCUDA, narrow<c10::DeviceIndex>(index));
   const at::TensorOptions own = on_device.dtype(type);
