@@ -12,8 +12,7 @@ struct AttentionMemory {
 };
 
 /// Of forward and backward. kSimple: exact. kFlash2: the tensors that LibTorch 2.11's flash_api.cpp makes in backward.
-/// kCudnn: fitted to what cuDNN 9.19 asks for on sm_90 (head dimensions 16, 24, 32, 64; a test on the device compares);
-/// without `deterministic`.
+/// kCudnn: fitted to what cuDNN 9.19 asks for on sm_90 (head dimensions 16, 24, 32, 64; a test on the device compares).
 AttentionMemory attention_memory(AttentionKind kind, const AttentionSizes& sizes);
 
 /// `kind`; or simple, when room for so many sequences would take more than twice what `usual` sequences take, and more

@@ -110,6 +110,25 @@ MemoryPlan plan_of(const RunConfig& given, const PlanPlace& place, Use use, bool
   return plan;
 }
 
+/// Largest number of kTokenStep tokens, at least `least`, with peak() <= usable; 0: none. peak() grows, almost
+/// linearly, so that interpolation finds it in a few calls.
+template <class Peak>
+int64_t most_steps(int64_t least, double usable, const Peak& peak) {
+  int64_t good = least, bad = kMostTokens / kTokenStep;
+  double good_peak = peak(good), bad_peak = peak(bad);
+  if (good_peak > usable) return 0;
+  if (bad_peak <= usable) return bad;
+  for (int i = 0; bad - good > 1; ++i) {
+    const double share = i < 8 ? (usable - good_peak) / (bad_peak - good_peak) : 0.5;
+    const int64_t middle =
+        std::clamp(good + static_cast<int64_t>(share * static_cast<double>(bad - good)), good + 1, bad - 1);
+    const double middle_peak = peak(middle);
+    (middle_peak <= usable ? good : bad) = middle;
+    (middle_peak <= usable ? good_peak : bad_peak) = middle_peak;
+  }
+  return good;
+}
+
 }  // namespace
 
 std::span<const PlanPlace> usual_cards() {
@@ -154,24 +173,30 @@ MemoryPlan plan_memory(const RunConfig& config, const PlanPlace& place, Use use)
   return plan_of(config, place, use, use == Use::kTraining);
 }
 
-int64_t largest_tokens(const RunConfig& config, const PlanPlace& place, Use use) {
-  const auto usable = static_cast<int64_t>(kUsableShare * static_cast<double>(place.memory_bytes));
-  const int64_t least = (config.data.max_tokens + kTokenStep - 1) / kTokenStep;
-  const auto plan = [&](int64_t steps, bool optimizer) {
-    RunConfig other = config;
-    other.data.tokens_per_batch = steps * kTokenStep;
-    return plan_of(other, place, use, optimizer && use == Use::kTraining);
+std::vector<Fits> what_fits(const RunConfig& given, std::span<const PlanPlace> places, Use use) {
+  const int64_t least = (given.data.max_tokens + kTokenStep - 1) / kTokenStep;
+  RunConfig config = given;
+  const auto plan = [&](const PlanPlace& place, int64_t steps, bool optimizer) {
+    config.data.tokens_per_batch = steps * kTokenStep;
+    return plan_of(config, place, use, optimizer);
   };
   // The same for any number of tokens, and the slow part of a plan.
-  const int64_t optimizer_bytes = plan(least, true).step_bytes - plan(least, false).step_bytes;
-  const auto fits = [&](int64_t steps) { return plan(steps, false).peak_bytes() + optimizer_bytes <= usable; };
-  // In multiples of kTokenStep: what fits up to `good` (the first of all: below the least), what does not from `bad`.
-  int64_t good = least - 1, bad = kMostTokens / kTokenStep + 1;
-  while (bad - good > 1) {
-    const int64_t middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
+  int64_t optimizer_bytes = 0;
+  if (use == Use::kTraining)
+    optimizer_bytes = plan(places.front(), least, true).step_bytes - plan(places.front(), least, false).step_bytes;
+  std::vector<Fits> result;
+  for (const PlanPlace& place : places) {
+    Fits fits{};
+    for (size_t i = 0; i < fits.size(); ++i) {
+      config.train.recompute = static_cast<nn::Recompute>(i);
+      const auto peak = [&](int64_t steps) {
+        return static_cast<double>(plan(place, steps, false).peak_bytes() + optimizer_bytes);
+      };
+      fits[i] = kTokenStep * most_steps(least, kUsableShare * static_cast<double>(place.memory_bytes), peak);
+    }
+    result.push_back(fits);
   }
-  return good < least ? 0 : good * kTokenStep;
+  return result;
 }
 
 }  // namespace esm::train

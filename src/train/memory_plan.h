@@ -1,6 +1,8 @@
 // What a run will hold in memory, by part, before it allocates anything and on any machine: model and optimizer are
 // made on a sketch (device/context.h) by the very code that makes the real ones.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -49,8 +51,10 @@ std::vector<ops::MemoryPart> memory_parts(models::Model& model);
 MemoryPlan plan_memory(const RunConfig& config, const PlanPlace& place, Use use = Use::kTraining);
 
 /// Largest data.tokens_per_batch (a multiple of 128 that holds data.max_tokens, at most kMostTokens) whose peak fits
-/// into 98 % of place.memory_bytes; 0: none does.
+/// into 98 % of a place's memory, for each enumerator of nn::Recompute; 0: none does.
 inline constexpr int64_t kMostTokens = 1 << 20;
-int64_t largest_tokens(const RunConfig& config, const PlanPlace& place, Use use = Use::kTraining);
+using Fits = std::array<int64_t, 3>;
+/// Of each of `places`: CUDA devices, or CPUs.
+std::vector<Fits> what_fits(const RunConfig& config, std::span<const PlanPlace> places, Use use = Use::kTraining);
 
 }  // namespace esm::train

@@ -31,7 +31,7 @@ std::string first_line_until(std::string text, std::string_view end) {
 }
 
 std::string fits_text(const MemoryUser& user, const PlanPlace& place) {
-  const Fits fits = what_fits(user.config, place, user.use);
+  const Fits fits = what_fits(user.config, std::span(&place, 1), user.use).front();
   const std::string start = fmt::format("Into {} ({}) would fit, as data.tokens_per_batch at most:", place.name,
                                         human_bytes(place.memory_bytes));
   if (user.use == Use::kEvaluation && fits[0] > 0) return fmt::format("{} {}", start, with_thousands(fits[0]));
@@ -42,9 +42,8 @@ std::string fits_text(const MemoryUser& user, const PlanPlace& place) {
                           recompute_name(i));
   if (!text.empty()) return start + text;
   return fmt::format(
-      "Into {} ({}) this model does not fit with any data.tokens_per_batch that holds data.max_tokens ({}): take a "
-      "smaller "
-      "model, or a device with more memory",
+      "Into {} ({}) this model does not fit with any data.tokens_per_batch that holds data.max_tokens ({}): "
+      "take a smaller model, or a device with more memory",
       place.name, human_bytes(place.memory_bytes), user.config.data.max_tokens);
 }
 
@@ -66,16 +65,6 @@ std::string memory_line(const MemoryPlan& plan) {
   int64_t own = parameter_bytes(plan);
   return fmt::format("{} predicted, {} of it parameters, gradients and optimizer states (by part: esmtrain plan)",
                      human_bytes(plan.step_bytes), human_bytes(own));
-}
-
-Fits what_fits(const RunConfig& config, const PlanPlace& place, Use use) {
-  Fits fits{};
-  for (size_t i = 0; i < fits.size(); ++i) {
-    RunConfig other = config;
-    other.train.recompute = static_cast<nn::Recompute>(i);
-    fits[i] = largest_tokens(other, place, use);
-  }
-  return fits;
 }
 
 std::string out_of_memory_text(const std::string& reason, const MemoryUser& user, const PlanPlace& place) {

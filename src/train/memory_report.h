@@ -1,9 +1,7 @@
 // The memory plan as people read it, and the error when memory runs out.
 #pragma once
-#include <array>
 #include <exception>
 #include <string>
-#include <vector>
 
 #include "train/memory_plan.h"
 
@@ -13,10 +11,6 @@ namespace esm::train {
 std::string memory_table(const MemoryPlan& plan);
 /// One line for the log: "66.4 GiB predicted: ...".
 std::string memory_line(const MemoryPlan& plan);
-
-/// largest_tokens() for each enumerator of nn::Recompute, in their order.
-using Fits = std::array<int64_t, 3>;
-Fits what_fits(const RunConfig& config, const PlanPlace& place, Use use = Use::kTraining);
 
 /// What ran out, the memory table of `user` in `place`, what would fit.
 struct MemoryUser {

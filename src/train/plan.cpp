@@ -34,7 +34,8 @@ Plan make_plan(RunConfig config, std::optional<int64_t> card_bytes, const config
   const auto usual = usual_cards();
   std::vector<PlanPlace> places{plan.place};
   if (assumed && !card_bytes.has_value()) places.assign(usual.begin(), usual.end());
-  for (const PlanPlace& place : places) plan.cards.push_back({.place = place, .tokens = what_fits(config, place)});
+  const std::vector<Fits> fits = what_fits(config, places);
+  for (size_t i = 0; i < places.size(); ++i) plan.cards.push_back({.place = places[i], .tokens = fits[i]});
   plan.effective_seqlen = effective_seqlen(config);
   plan.flops_per_token = flops_per_token(config.model, plan.effective_seqlen);
   plan.recompute_flops = recompute_flops_per_token(config.model, config.train.recompute, plan.effective_seqlen);

@@ -115,11 +115,12 @@ TEST_CASE("recompute keeps what nn/recompute.h says") {
 
 TEST_CASE("the largest number of tokens fits, and no more does") {
   train::RunConfig config = published(k650M, 1024);
-  config.train.recompute = GENERATE(nn::Recompute::kNone, nn::Recompute::kSelective, nn::Recompute::kFull);
   const Use use = GENERATE(Use::kTraining, Use::kEvaluation);
+  const size_t mode = GENERATE(0, 1, 2);
   const auto& card = train::usual_cards()[0];
-  const int64_t tokens = train::largest_tokens(config, card, use);
-  CAPTURE(tokens);
+  const int64_t tokens = train::what_fits(config, std::span(&card, 1), use).front()[mode];
+  config.train.recompute = static_cast<nn::Recompute>(mode);
+  CAPTURE(tokens, mode);
   REQUIRE(tokens > 1024);
   CHECK(tokens % 128 == 0);
   const auto peak = [&](int64_t n) {
@@ -132,7 +133,10 @@ TEST_CASE("the largest number of tokens fits, and no more does") {
 }
 
 TEST_CASE("a model too large for a card fits with no number of tokens") {
-  CHECK(train::largest_tokens(published(k3B, 1024), train::usual_cards()[0]) == 0);
+  const auto fits = train::what_fits(published(k3B, 1024), train::usual_cards());
+  REQUIRE(fits.size() == train::usual_cards().size());
+  CHECK(fits[0] == train::Fits{0, 0, 0});
+  CHECK(fits[1][0] > 1024);
 }
 
 TEST_CASE("an evaluation holds no gradients and keeps nothing") {
