@@ -97,7 +97,7 @@ MemoryPlan plan_of(const RunConfig& given, const PlanPlace& place, Use use, bool
 
   MemoryPlan plan{.parts = memory_parts(*model),
                   .parameters = model->parameter_count(),
-                  .checkpoint_bytes = checkpoint_bytes(*model)};
+                  .checkpoint_bytes = optimizer ? checkpoint_bytes(*model) : 0};
   if (place.cuda) add_device_parts(given, plan.parts);
   int64_t attention = 0;
   for (const ops::MemoryPart& part : plan.parts) {

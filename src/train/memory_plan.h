@@ -38,7 +38,7 @@ struct MemoryPlan {
   int64_t step_bytes = 0;   // their sum
   int64_t start_bytes = 0;  // CUDA: in use in the first step while attention backends are timed; else 0
   int64_t parameters = 0;
-  int64_t checkpoint_bytes = 0;
+  int64_t checkpoint_bytes = 0;  // of training
 
   int64_t peak_bytes() const { return std::max(step_bytes, start_bytes); }
 };
