@@ -24,7 +24,7 @@ TEST_CASE("parts of a plan are those of a model on the device, after its first s
   CAPTURE(static_cast<int>(config.attention), static_cast<int>(config.train.recompute));
   const train::MemoryPlan plan = train::plan_memory(config, train::present_place(config));
 
-  const auto model = train::build_model(gpu(), config, /*training=*/true, {});
+  const auto model = train::build_model(gpu(), config, train::choose_kernels(gpu(), config, "", {}), true, {});
   train::Optimizer(gpu(), model->units(), config.optimizer);
   model->init_parameters(1);
   const data::Batch batch =
@@ -64,7 +64,8 @@ TEST_CASE("a model beyond the device's memory ends in the table; the device work
   config.model.heads = 40;
   config.data.tokens_per_batch = 1 << 19;
   config.attention = train::AttentionChoice::kCudnn;
-  const auto build = [&] { return train::build_model(gpu(), config, /*training=*/true, {}); };
+  const train::KernelChoice kernels = train::choose_kernels(gpu(), config, "", {});
+  const auto build = [&] { return train::build_model(gpu(), config, kernels, /*training=*/true, {}); };
   CHECK_THROWS_WITH(train::with_memory_report({.config = config}, build),
                     ContainsSubstring("out of device memory") && ContainsSubstring("queries, keys, values") &&
                         ContainsSubstring("would fit, as data.tokens_per_batch at most: "));
