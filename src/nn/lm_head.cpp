@@ -25,7 +25,8 @@ LmHead::LmHead(const Context& context, const UnitStorage& storage, const UnitSto
       dense_(storage, "head.dense"),
       norm_(storage, "head.norm", shape.layer_norm_eps),
       decoder_(embedding.padded_view(Role::kCompute, "embedding.weight")),
-      bias_(storage.weights(bias_index_)),
+      bias_(storage.has(Role::kMaster) ? storage.view(Role::kMaster, bias_index_)
+                                       : at::empty({shape.vocabulary}, ops::options(context, at::kFloat))),
       vocabulary_(shape.vocabulary),
       chunk_rows_(chunk_rows) {
   if (storage.has(Role::kGrad)) {

@@ -198,13 +198,14 @@ checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& opti
 
 int64_t checkpoint_bytes(models::Model& model) {
   constexpr int64_t kRest = 1 << 20;
-  int64_t bytes = kRest;
-  const auto add = [&bytes](const std::vector<checkpoint::TensorOut>& tensors) {
-    for (const checkpoint::TensorOut& tensor : tensors) bytes += tensor.byte_count();
-  };
-  add(all_tensors(model, weights_of));
-  for (const Place& place : places_of(formats_of(model))) add(tensors_of(model, place.where));
-  return bytes;
+  const auto [master, moments] = formats_of(model);
+  const int64_t n = model.parameter_count(), weights = master == precision::MasterFormat::kBF16 ? 2 * n : 4 * n;
+  switch (moments) {
+    case precision::MomentFormat::kF32: return kRest + weights + 8 * n;
+    case precision::MomentFormat::kBF16: return kRest + weights + 4 * n;
+    case precision::MomentFormat::kE4M3: return kRest + weights + 2 * n + 8 * n / precision::kScaleElements;
+  }
+  return 0;
 }
 
 void load_parameters(models::Model& model, const ModelSource& source) {

@@ -78,15 +78,23 @@ struct Trained {
     return all;
   }
 
-  /// Path of the checkpoint.
-  std::string save(const std::string& folder) {
+  train::RunConfig config() const {
+    train::RunConfig result;
+    result.model = model.config();
+    result.optimizer.master = model.options().formats.master;
+    result.optimizer.moments = model.options().formats.moments;
+    return result;
+  }
+  checkpoint::SaveRequest request() {
     train::TrainState state;
     state.step = state.updates = optimizer.updates();
-    train::RunConfig config;
-    config.model = model.config();
     const data::LoaderState position{.packer = {}, .samples = 0, .fingerprint = std::string(32, '0')};
+    return train::save_request(model, optimizer, state, position, config(), std::nullopt);
+  }
+  /// Path of the checkpoint.
+  std::string save(const std::string& folder) {
     checkpoint::CheckpointStore store(folder, {.report = [](const std::string&) {}});
-    return store.save(train::save_request(model, optimizer, state, position, config, std::nullopt)).path;
+    return store.save(request()).path;
   }
 };
 

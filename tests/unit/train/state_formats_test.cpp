@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "support/catch.h"
 #include "support/trained.h"
+#include "train/setup.h"
 
 namespace esm::test {
 
@@ -82,6 +83,13 @@ TEST_CASE("a checkpoint holds every format in its own type, and training goes on
     CHECK(opened.tensors(checkpoint::Role::kExpAvgScale).size() == scales);
     CHECK(opened.tensors(checkpoint::Role::kExpAvgSqScale).size() == scales);
 
+    int64_t tensor_bytes = 0;
+    for (const auto role : {checkpoint::Role::kParameter, checkpoint::Role::kExpAvg, checkpoint::Role::kExpAvgSq,
+                            checkpoint::Role::kExpAvgScale, checkpoint::Role::kExpAvgSqScale})
+      for (const auto* tensor : opened.tensors(role)) tensor_bytes += static_cast<int64_t>(tensor->bytes.size());
+    const int64_t foretold = train::checkpoint_bytes(straight.model) - (1 << 20);
+    CHECK(std::abs(tensor_bytes - foretold) <= 8 * static_cast<int64_t>(scales));  // scales are rounded up
+
     Trained resumed = trained(formats, 1);
     train::restore(opened, resumed.model, resumed.optimizer);
     CHECK(resumed.state() == straight.state());
@@ -104,6 +112,25 @@ TEST_CASE("a checkpoint holds every format in its own type, and training goes on
         trained({formats.master, formats.moments == MomentFormat::kF32 ? MomentFormat::kBF16 : MomentFormat::kF32}, 0);
     CHECK_THROWS_AS(train::restore(opened, wrong.model, wrong.optimizer), CheckpointError);
   }
+}
+
+TEST_CASE("a checkpoint made before these keys existed goes on with their defaults, and with nothing else") {
+  const ScratchFolder scratch("formats");
+  Trained old = trained({}, 1);
+  checkpoint::SaveRequest request = old.request();
+  std::string& yaml = request.manifest.config_yaml;
+  for (const std::string key : {"  master: ", "  moments: "}) {
+    const size_t begin = yaml.find(key);
+    REQUIRE(begin != std::string::npos);
+    yaml.erase(begin, yaml.find('\n', begin) + 1 - begin);
+  }
+  checkpoint::CheckpointStore store(scratch.path(), {.report = [](const std::string&) {}});
+  const checkpoint::OpenCheckpoint opened(store.save(request).path);
+  train::RunConfig config = old.config();
+  train::check_resumed_config(opened, config);
+  config.optimizer.moments = MomentFormat::kBF16;
+  CHECK_THROWS_WITH(train::check_resumed_config(opened, config),
+                    ContainsSubstring("optimizer.moments: absent in the checkpoint, bf16 now"));
 }
 
 TEST_CASE("stochastic rounding follows the seed of the run") {
