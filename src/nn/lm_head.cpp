@@ -171,6 +171,7 @@ ops::MemoryPart LmHead::memory() const {
        {chunk_.x_ND, chunk_.y_ND, chunk_.dense_ND, chunk_.act_ND, chunk_.z_ND, chunk_.logits_NV, chunk_.dlogits_NV,
         chunk_.grad_ND, chunk_.grad2_ND, chunk_.norm1.mean, chunk_.norm1.rstd, chunk_.norm2.mean, chunk_.norm2.rstd})
     part.add(x);
+  if (!storage_->has(Role::kMaster)) part.add(bias_);
   return part;
 }
 

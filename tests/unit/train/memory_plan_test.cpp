@@ -62,7 +62,14 @@ TEST_CASE("every part of a plan is what a real model holds, before and after its
   config.precision = GENERATE(precision::Precision::kFp32, precision::Precision::kBf16);
   config.train.recompute = GENERATE(nn::Recompute::kNone, nn::Recompute::kSelective, nn::Recompute::kFull);
   const Use use = GENERATE(Use::kTraining, Use::kEvaluation);
-  CAPTURE(static_cast<int>(config.precision), static_cast<int>(config.train.recompute), static_cast<int>(use));
+  const bool few_bytes = GENERATE(false, true);
+  CAPTURE(static_cast<int>(config.precision), static_cast<int>(config.train.recompute), static_cast<int>(use),
+          few_bytes);
+  if (few_bytes) {
+    config.optimizer.moments = precision::MomentFormat::kE4M3;
+    if (config.precision == precision::Precision::kBf16)
+      config.optimizer.master = precision::MasterFormat::kBF16Remainder;
+  }
   const train::MemoryPlan plan = train::plan_memory(config, train::present_place(config), use);
 
   const Context context{.threads = 2};
@@ -137,6 +144,25 @@ TEST_CASE("a model too large for a card fits with no number of tokens") {
   REQUIRE(fits.size() == train::usual_cards().size());
   CHECK(fits[0] == train::Fits{0, 0, 0});
   CHECK(fits[1][0] > 1024);
+}
+
+TEST_CASE("weights and moments take the bytes of their formats, in memory and in checkpoints") {
+  using precision::MasterFormat;
+  using precision::MomentFormat;
+  train::RunConfig config = published(k650M, 8192);
+  const train::MemoryPlan full = train::plan_memory(config, h200());
+  const auto [master, moments, memory, disk] = GENERATE(table<MasterFormat, MomentFormat, double, double>({
+      {MasterFormat::kF32, MomentFormat::kBF16, 4, 4},
+      {MasterFormat::kBF16Remainder, MomentFormat::kF32, 2, 0},
+      {MasterFormat::kBF16Remainder, MomentFormat::kE4M3, 2 + 5.9375, 5.9375},
+      {MasterFormat::kBF16, MomentFormat::kBF16, 4 + 4, 2 + 4},
+  }));
+  config.optimizer.master = master;
+  config.optimizer.moments = moments;
+  const train::MemoryPlan plan = train::plan_memory(config, h200());
+  const auto n = static_cast<double>(plan.parameters);
+  CHECK(static_cast<double>(full.step_bytes - plan.step_bytes) / n == Approx(memory).epsilon(0.01));
+  CHECK(static_cast<double>(full.checkpoint_bytes - plan.checkpoint_bytes) / n == Approx(disk).margin(0.01));
 }
 
 TEST_CASE("an evaluation holds no gradients and keeps nothing") {
