@@ -155,8 +155,11 @@ struct Esm2::Impl {
     encode(pack, [](int64_t, const nn::EncoderLayerSaved&) {});
   }
 
-  /// Adds to the gradients and to `sums`.
-  void forward_backward(const StagedBatch& batch) {
+  /// Units whose matrices get their gradients from one product each.
+  bool replaces(const nn::UnitStorage& unit) const { return &unit != units.front() && &unit != units.back(); }
+
+  /// Adds to `sums` and to the gradients; `weights`: of the layers' matrices.
+  void forward_backward(const StagedBatch& batch, nn::WeightGradient weights) {
     const ops::Pack& pack = batch.pack;
     encode(pack);
     const at::Tensor dx = dx_buffer.narrow(0, 0, pack.tokens);
@@ -167,7 +170,8 @@ struct Esm2::Impl {
     for (int64_t l = config.layers - 1; l >= 0; --l) {
       const nn::EncoderLayerSaved kept = saved(l, pack.tokens);
       layers[l].restore(ws, pack, rotary, some, kept, options.recompute);
-      layers[l].backward(ws, pack, rotary, some, kept, dx, l > 0 ? layers[l - 1].output_bias_gradient() : at::Tensor());
+      layers[l].backward(ws, pack, rotary, some, kept, dx, l > 0 ? layers[l - 1].output_bias_gradient() : at::Tensor(),
+                         weights);
     }
     embedding->backward(ws, pack, factors.narrow(0, 0, pack.tokens), dx);
   }
@@ -192,6 +196,7 @@ struct Esm2::Impl {
   at::Tensor dx_buffer;
   at::Tensor factors;  // of the embedding's rows
   at::Tensor sums;     // ops::make_loss_sums(), since begin_step()
+  bool fresh = false;  // no batch since begin_step()
   ops::Replay replay;  // of accumulate()
   int64_t replay_generation = 0;
 };
@@ -274,15 +279,31 @@ void Esm2::set_contact_head(ContactHead head) {
 
 void Esm2::accumulate(const data::Batch& batch) {
   ESM_CHECK(impl_->options.training, "this model was made without gradients");
-  if (batch.n_scored() == 0) return;
   Impl& m = *impl_;
+  if (batch.n_scored() == 0) {
+    if (m.fresh) zero_grad();
+    m.fresh = false;
+    return;
+  }
   const StagedBatch staged = m.stage->stage(batch);
   if (m.replay_generation != m.ws.generation()) m.replay.clear();
   m.replay_generation = m.ws.generation();
-  m.replay.run(staged.shape(), [&] { m.forward_backward(staged); });
+  ops::Replay::Key key = staged.shape();
+  key.push_back(m.fresh ? 1 : 0);
+  m.replay.run(key,
+               [&] { m.forward_backward(staged, m.fresh ? nn::WeightGradient::kReplace : nn::WeightGradient::kAdd); });
+  m.fresh = false;
 }
 
 const at::Tensor& Esm2::loss_sums() const { return impl_->sums; }
+
+void Esm2::begin_step() {
+  Impl& m = *impl_;
+  for (nn::UnitStorage* unit : m.units)
+    unit->zero_grad(m.replaces(*unit) ? nn::ZeroGrad::kVectors : nn::ZeroGrad::kAll);
+  m.sums.zero_();
+  m.fresh = true;
+}
 
 LossSums Esm2::evaluate(const data::Batch& batch) {
   if (batch.n_scored() == 0) return {};

@@ -40,6 +40,7 @@ class Esm2 final : public Model {
   std::span<nn::UnitStorage* const> units() override;
   void accumulate(const data::Batch& batch) override;
   const at::Tensor& loss_sums() const override;
+  void begin_step() override;
   LossSums evaluate(const data::Batch& batch) override;
   std::vector<ops::MemoryPart> memory() const override;
 

@@ -67,11 +67,9 @@ class Model {
   virtual void accumulate(const data::Batch& batch) = 0;
   /// [3] FP64 where the model works, the same memory all the time: kernels::LossSums since begin_step().
   virtual const at::Tensor& loss_sums() const = 0;
-  /// Queues the zeroing of gradients and sums.
-  void begin_step() {
-    zero_grad();
-    loss_sums().zero_();
-  }
+  /// Queues what makes gradients and sums 0 as far as accumulate() and update can tell: gradients that the first
+  /// accumulate() writes whole may keep old values until then.
+  virtual void begin_step() = 0;
   /// accumulate() of one batch alone, as far as the sums go. Waits for the device.
   LossSums forward_backward(const data::Batch& batch) {
     loss_sums().zero_();

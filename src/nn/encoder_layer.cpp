@@ -127,13 +127,13 @@ void EncoderLayer::restore(ops::Workspace& ws, const ops::Pack& pack, const ops:
 
 void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
                             const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx,
-                            const at::Tensor& dx_sum) const {
+                            const at::Tensor& dx_sum, WeightGradient weights) const {
   const at::Tensor& norm = scratch.norm_TD;
   const at::Tensor dh = dense(scratch.wide_TF, {pack.tokens, shape_.ffn});
   fc2_.dgrad(ws, dx, dh);
   ops::gelu_backward(ws, shape_.activation,
                      {.x = saved.h_TF, .dy = dh, .dx = dh, .y = scratch.act_TF, .dx_sum = fc1_.bias_gradient()});
-  fc2_.wgrad(ws, dx, scratch.act_TF, Linear::BiasGradient::kDone);
+  fc2_.wgrad(ws, dx, scratch.act_TF, weights);
   fc1_.dgrad(ws, dh, norm);
   norm2_.backward(ws, {.x = saved.x1_TD,
                        .stats = saved.norm2,
@@ -142,12 +142,12 @@ void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops
                        .accumulate = true,
                        .y = norm,
                        .dx_sum = out_.bias_gradient()});
-  fc1_.wgrad(ws, dh, norm, Linear::BiasGradient::kDone);
+  fc1_.wgrad(ws, dh, norm, weights);
 
   const at::Tensor& d_o = norm;
   const at::Tensor dqkv = dense(scratch.wide_TF, {pack.tokens, 3 * shape_.hidden});
   out_.dgrad(ws, dx, d_o);
-  out_.wgrad(ws, dx, saved.o_TD, Linear::BiasGradient::kDone);
+  out_.wgrad(ws, dx, saved.o_TD, weights);
   ops::attention_backward(
       ws, pack,
       {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .dout = d_o, .dqkv = dqkv, .heads = shape_.heads});
@@ -156,7 +156,7 @@ void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops
   norm1_.backward(
       ws,
       {.x = saved.x_TD, .stats = saved.norm1, .dy = norm, .dx = dx, .accumulate = true, .y = norm, .dx_sum = dx_sum});
-  qkv_.wgrad(ws, dqkv, norm, Linear::BiasGradient::kDone);
+  qkv_.wgrad(ws, dqkv, norm, weights);
 }
 
 }  // namespace esm::nn

@@ -67,7 +67,7 @@ class EncoderLayer {
   /// output_bias_gradient(), which whoever made dx has seen to; dx_sum, if defined, is that of the layer below.
   void backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
                 const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx,
-                const at::Tensor& dx_sum) const;
+                const at::Tensor& dx_sum, WeightGradient weights) const;
 
   /// Announces to `ws` what the layer will ask for, but for attention's needs.
   void expect(ops::Workspace& ws, int64_t tokens) const;

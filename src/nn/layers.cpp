@@ -32,9 +32,8 @@ void Linear::dgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& d
   ops::linear_dgrad(ws, {.dy = dy, .weight = weight_, .dx = dx});
 }
 
-void Linear::wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x, BiasGradient bias) const {
-  ops::linear_wgrad(
-      ws, {.dy = dy, .x = x, .dweight = dweight_, .dbias = bias == BiasGradient::kAdd ? dbias_ : at::Tensor()});
+void Linear::wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x, WeightGradient mode) const {
+  ops::linear_wgrad(ws, {.dy = dy, .x = x, .dweight = dweight_, .accumulate = mode == WeightGradient::kAdd});
 }
 
 void Linear::expect(ops::Workspace& ws, int64_t tokens) const {

@@ -7,6 +7,10 @@
 
 namespace esm::nn {
 
+/// What a backward does with the gradients of matrices that are there: adds to them, or replaces them, whatever they
+/// are (the first micro-batch of a step, which saves zeroing and reading them).
+enum class WeightGradient { kAdd, kReplace };
+
 /// Y = X W^T + b of the parameters `prefix`.weight [n, k] and `prefix`.bias [n].
 class Linear {
  public:
@@ -18,10 +22,9 @@ class Linear {
   void forward(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& y, const at::Tensor& residual = {}) const;
   /// dx[T, k] = dy[T, n] W.
   void dgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& dx) const;
-  /// Adds to the gradient of the weight and, unless something before has summed up dy's columns already, of the bias.
-  enum class BiasGradient { kAdd, kDone };
+  /// The gradient of the weight; that of the bias is summed up by the operation that makes dy.
   void wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x,
-             BiasGradient bias = BiasGradient::kAdd) const;
+             WeightGradient mode = WeightGradient::kAdd) const;
   /// Announces what all of that will ask for.
   void expect(ops::Workspace& ws, int64_t tokens) const;
   /// [n] FP32, for the operation that makes dy and can sum its columns on the way.

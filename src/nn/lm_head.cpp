@@ -79,12 +79,12 @@ void LmHead::forward_chunk(ops::Workspace& ws, const Chunk& c) const {
 
 void LmHead::backward_chunk(ops::Workspace& ws, const Chunk& c) const {
   ops::linear_dgrad(ws, {.dy = c.dlogits_NV, .weight = decoder_, .dx = c.grad_ND});
-  ops::linear_wgrad(ws, {.dy = c.dlogits_NV, .x = c.z_ND, .dweight = ddecoder_, .dbias = {}});
+  ops::linear_wgrad(ws, {.dy = c.dlogits_NV, .x = c.z_ND, .dweight = ddecoder_});
   norm_.backward(ws, {.x = c.act_ND, .stats = c.norm2, .dy = c.grad_ND, .dx = c.grad2_ND, .y = {}});
   ops::gelu_backward(ws, ops::Gelu::kErf,
                      {.x = c.dense_ND, .dy = c.grad2_ND, .dx = c.grad2_ND, .y = {}, .dx_sum = dense_.bias_gradient()});
   dense_.dgrad(ws, c.grad2_ND, c.grad_ND);
-  dense_.wgrad(ws, c.grad2_ND, c.y_ND, Linear::BiasGradient::kDone);
+  dense_.wgrad(ws, c.grad2_ND, c.y_ND);
   final_norm_.backward(ws, {.x = c.x_ND, .stats = c.norm1, .dy = c.grad_ND, .dx = c.grad2_ND, .y = {}});
 }
 

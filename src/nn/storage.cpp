@@ -24,6 +24,17 @@ constexpr std::array kRoleNames{"compute",
                                 "scale of the first moment",
                                 "scale of the second moment"};
 
+bool is_matrix(ParamKind kind) {
+  switch (kind) {
+    case ParamKind::kMatrix:
+    case ParamKind::kEmbedding: return true;
+    case ParamKind::kBias:
+    case ParamKind::kNormWeight:
+    case ParamKind::kNormBias: return false;
+  }
+  return false;
+}
+
 bool is_scale(Role role) { return role == Role::kExpAvgScale || role == Role::kExpAvgSqScale; }
 
 /// FNV-1a, 64 bits: which random numbers a parameter gets.
@@ -58,10 +69,20 @@ UnitStorage::UnitStorage(const Context& context, std::string name, std::vector<P
     int64_t numel = 1;
     for (const int64_t size : spec.shape) numel *= size;
     const int64_t rows = std::max(spec.padded_rows, spec.shape.at(0));
-    entries_.push_back({.spec = std::move(spec), .offset = flat_numel_, .numel = numel});
+    const int64_t extent = round_up(numel / spec.shape[0] * rows, kAlignment);
+    entries_.push_back({.spec = std::move(spec), .offset = 0, .extent = extent, .numel = numel});
     numel_ += numel;
-    flat_numel_ = round_up(flat_numel_ + numel / entries_.back().spec.shape[0] * rows, kAlignment);
   }
+  const auto place = [&](bool matrices) {
+    for (ParamEntry& entry : entries_) {
+      if (is_matrix(entry.spec.kind) != matrices) continue;
+      entry.offset = flat_numel_;
+      flat_numel_ += entry.extent;
+    }
+  };
+  place(true);
+  matrix_numel_ = flat_numel_;
+  place(false);
   if (formats_.master == MasterFormat::kF32) allocate(Role::kMaster, flat_numel_, at::kFloat);
   if (formats_.master == MasterFormat::kBF16Remainder) allocate(Role::kRemainder, flat_numel_, ops::kRemainderType);
   if (has_compute_copy())
@@ -197,6 +218,9 @@ void UnitStorage::sync_compute() {
     ops::split_weights(context_, flat(Role::kMaster), flat(Role::kCompute), {});
 }
 
-void UnitStorage::zero_grad() { flat(Role::kGrad).zero_(); }
+void UnitStorage::zero_grad(ZeroGrad what) {
+  const int64_t begin = what == ZeroGrad::kAll ? 0 : matrix_numel_;
+  flat(Role::kGrad).narrow(0, begin, flat_numel_ - begin).zero_();
+}
 
 }  // namespace esm::nn

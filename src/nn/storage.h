@@ -22,6 +22,9 @@ enum class Role { kCompute, kMaster, kGrad, kExpAvg, kExpAvgSq, kRemainder, kExp
 /// What a parameter is, for weight decay groups and initial values.
 enum class ParamKind { kMatrix, kBias, kNormWeight, kNormBias, kEmbedding };
 
+/// kVectors: all but matrices and embeddings.
+enum class ZeroGrad { kAll, kVectors };
+
 struct ParamSpec {
   std::string name;  // full name: "layers.3.ffn.fc1.weight"
   std::vector<int64_t> shape;
@@ -36,7 +39,8 @@ struct ParamSpec {
 
 struct ParamEntry {
   ParamSpec spec;
-  int64_t offset = 0;  // elements from the start of the flat buffer, a multiple of kAlignment
+  int64_t offset = 0;  // elements from the start of the flat buffer, a multiple of kAlignment; matrices come first
+  int64_t extent = 0;  // elements with padding, likewise
   int64_t numel = 0;
 };
 
@@ -93,7 +97,7 @@ class UnitStorage {
   /// kCompute = kMaster, rounded to nearest, ties away from 0. To be called after every change of kMaster through its
   /// views; nothing to do in FP32 mode and without kMaster.
   void sync_compute();
-  void zero_grad();
+  void zero_grad(ZeroGrad what = ZeroGrad::kAll);
 
  private:
   void allocate(Role role, int64_t numel, at::ScalarType type);
@@ -105,6 +109,7 @@ class UnitStorage {
   precision::Precision precision_;
   precision::StateFormats formats_;
   std::vector<ParamEntry> entries_;
+  int64_t matrix_numel_ = 0;  // elements of the flat buffers that matrices and embeddings take
   int64_t numel_ = 0;
   int64_t flat_numel_ = 0;
   std::array<at::Tensor, 8> buffers_;

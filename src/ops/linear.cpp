@@ -47,11 +47,13 @@ void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
 }
 
 void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
-  if (on_cuda(ws.context(), "linear_wgrad", {a.dy, a.x, a.dweight, a.dbias})) return cuda::linear_wgrad(ws, a);
+  if (on_cuda(ws.context(), "linear_wgrad", {a.dy, a.x, a.dweight})) return cuda::linear_wgrad(ws, a);
   const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy), x = as_float(ws, Workspace::kOperandB, a.x);
   at::Tensor dweight = a.dweight;
-  at::addmm_out(dweight, dweight, dy.t(), x);
-  if (a.dbias.defined()) add_column_sums(ws, dy, a.dbias);
+  if (a.accumulate)
+    at::addmm_out(dweight, dweight, dy.t(), x);
+  else
+    at::mm_out(dweight, dy.t(), x);
 }
 
 void expect_linear(Workspace& ws, const LinearSizes& s) {

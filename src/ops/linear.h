@@ -19,9 +19,10 @@ struct LinearDgrad {
 };
 void linear_dgrad(Workspace& ws, const LinearDgrad& a);
 
-/// dweight[n, k] += dy[T, n]^T x[T, k] and, if defined, dbias[n] += column sums of dy; both FP32.
+/// dweight[n, k] (+)= dy[T, n]^T x[T, k], FP32.
 struct LinearWgrad {
-  at::Tensor dy, x, dweight, dbias;
+  at::Tensor dy, x, dweight;
+  bool accumulate = true;  // else dweight is overwritten, whatever it held
 };
 void linear_wgrad(Workspace& ws, const LinearWgrad& a);
 

@@ -43,13 +43,11 @@ void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
                                         .out = a.dweight.size(0),
                                         .in = a.dweight.size(1),
                                         .operands = dtype_of(a.dy),
-                                        .dweight = dtype_of(a.dweight)};
-  {
-    const device::Phase phase(ws.context(), "GEMM wgrad");
-    gemm(ws).run(product, {.dy = raw(a.dy), .x = raw(a.x), .dweight = raw(a.dweight), .dbias = nullptr},
-                 ws.context().stream());
-  }
-  if (a.dbias.defined()) cuda::add_column_sums(ws, a.dy, a.dbias);
+                                        .dweight = dtype_of(a.dweight),
+                                        .accumulate = a.accumulate};
+  const device::Phase phase(ws.context(), "GEMM wgrad");
+  gemm(ws).run(product, {.dy = raw(a.dy), .x = raw(a.x), .dweight = raw(a.dweight), .dbias = nullptr},
+               ws.context().stream());
 }
 
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {

@@ -85,9 +85,7 @@ Optimizer::Unit Optimizer::make_unit(nn::UnitStorage& storage, std::vector<bool>
   for (size_t i = 0; i < entries.size(); ++i) {
     const ops::AdamWGroup group = group_of(entries[i].spec, prefix_used);
     const auto known = std::find(unit.group.begin(), unit.group.end(), group);
-    const int64_t begin = entries[i].offset,
-                  end = i + 1 < entries.size() ? entries[i + 1].offset : storage.flat_numel();
-    unit.groups.narrow(0, begin / kBlock, (end - begin) / kBlock).fill_(known - unit.group.begin());
+    unit.groups.narrow(0, entries[i].offset / kBlock, entries[i].extent / kBlock).fill_(known - unit.group.begin());
     if (known == unit.group.end()) unit.group.push_back(group);
   }
   unit.groups = unit.groups.to(ops::device_of(context_));
@@ -129,7 +127,7 @@ std::string Optimizer::parameter_at(uint64_t place) const {
   const auto element = static_cast<int64_t>(place & ((uint64_t{1} << kernels::kBufferShift) - 1));
   std::string name;
   for (const nn::ParamEntry& entry : unit.entries())
-    if (entry.offset <= element) name = entry.spec.name;
+    if (entry.offset <= element && element < entry.offset + entry.extent) name = entry.spec.name;
   return name;
 }
 

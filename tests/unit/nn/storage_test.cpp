@@ -30,15 +30,22 @@ TEST_CASE("parameters are aligned views of flat buffers, padding stays 0") {
   const auto precision = GENERATE(precision::Precision::kFp32, precision::Precision::kBf16);
   nn::UnitStorage unit = storage(precision);
   unit.init(1);
-  int64_t end = 0, numel = 0;
+  int64_t numel = 0, first_vector = unit.flat_numel();
   std::vector<bool> used(unit.flat_numel(), false);
   for (const nn::ParamEntry& entry : unit.entries()) {
     CHECK(entry.offset % nn::UnitStorage::kAlignment == 0);
-    CHECK(entry.offset >= end);
-    end = entry.offset + entry.numel;
+    CHECK(entry.extent % nn::UnitStorage::kAlignment == 0);
+    CHECK(entry.extent >= entry.numel);
     numel += entry.numel;
-    for (int64_t i = 0; i < entry.numel; ++i) used[entry.offset + i] = true;
+    for (int64_t i = 0; i < entry.numel; ++i) {
+      CHECK(!used[entry.offset + i]);
+      used[entry.offset + i] = true;
+    }
+    const bool matrix = entry.spec.kind == ParamKind::kMatrix || entry.spec.kind == ParamKind::kEmbedding;
+    if (!matrix) first_vector = std::min(first_vector, entry.offset);
   }
+  for (const nn::ParamEntry& entry : unit.entries())
+    if (entry.spec.shape.size() > 1) CHECK(entry.offset < first_vector);
   CHECK(unit.flat_numel() % nn::UnitStorage::kAlignment == 0);
   CHECK(unit.numel() == numel);
   for (const Role role : {Role::kMaster, Role::kCompute, Role::kGrad}) {
@@ -51,6 +58,17 @@ TEST_CASE("parameters are aligned views of flat buffers, padding stays 0") {
   CHECK(values(unit.view(Role::kCompute, "u.bias")) == std::vector<double>(50, 3.0));
   CHECK(unit.view(Role::kCompute, 0).scalar_type() ==
         (precision == precision::Precision::kFp32 ? at::kFloat : at::kBFloat16));
+}
+
+TEST_CASE("gradients of vectors can be zeroed alone") {
+  nn::UnitStorage unit = storage(precision::Precision::kFp32);
+  for (size_t i = 0; i < unit.entries().size(); ++i) unit.view(Role::kGrad, i).fill_(5);
+  unit.zero_grad(nn::ZeroGrad::kVectors);
+  for (size_t i = 0; i < unit.entries().size(); ++i)
+    for (const double value : values(unit.view(Role::kGrad, i)))
+      REQUIRE(value == (unit.entries()[i].spec.shape.size() > 1 ? 5 : 0));
+  unit.zero_grad();
+  for (const double value : values(unit.flat(Role::kGrad))) REQUIRE(value == 0);
 }
 
 TEST_CASE("buffers appear on demand") {

@@ -43,6 +43,46 @@ TEST_CASE("a step tells what it did") {
   CHECK(optimizer.updates() == 3);
 }
 
+TEST_CASE("what gradients held before a step does not matter, with and without scored rows at first") {
+  models::Esm2 model = random_model(small_config(2, 2, 8), {.tokens_per_batch = 128});
+  data::Batch silent = some_batch();
+  silent.scored_rows.clear();
+  silent.targets.clear();
+  const auto gradients = [&] {
+    std::vector<std::vector<uint8_t>> result;
+    for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kGrad)));
+    return result;
+  };
+  const auto leave = [&](double value) {
+    for (nn::UnitStorage* unit : model.units())
+      for (size_t i = 0; i < unit->entries().size(); ++i) unit->view(nn::Role::kGrad, i).fill_(value);
+  };
+  model.zero_grad();
+  model.accumulate(some_batch());
+  const auto one = gradients();
+  model.accumulate(some_batch());
+  const auto two = gradients();
+
+  leave(NAN);
+  model.begin_step();
+  model.accumulate(some_batch());
+  CHECK(gradients() == one);
+  model.accumulate(some_batch());
+  CHECK(gradients() == two);
+
+  leave(7);
+  model.begin_step();
+  model.accumulate(silent);
+  model.accumulate(some_batch());
+  CHECK(gradients() == one);
+
+  leave(7);
+  model.begin_step();
+  model.accumulate(silent);
+  for (nn::UnitStorage* unit : model.units())
+    for (const double value : values(unit->flat(nn::Role::kGrad))) REQUIRE(value == 0);
+}
+
 TEST_CASE("a step that is not finite changes no weight and names the parameter") {
   models::Esm2 model = random_model(small_config(2, 2, 8), {.tokens_per_batch = 128});
   train::Optimizer optimizer({}, model.units(), {});
