@@ -82,21 +82,21 @@ struct GemmContext::Impl {
     ESM_CHECK(!is_capturing(stream), "a GEMM is first seen while a graph is captured, warm up before: {}",
               text(plan.desc()));
     const auto found = with_neighbours(handle.get(), plan, workspace, proposals(plan, options.candidates));
-    std::vector<double> us;
+    std::vector<CandidateTime> times;
     try {
-      us = time_candidates(handle.get(), plan, workspace, found, stream);
+      times = time_candidates(handle.get(), plan, workspace, found, stream);
     } catch (const OutOfMemory& error) {
       log::warn("no memory to time a GEMM, cuBLASLt's first proposal is used: {}", error.what());
       return use_first(plan);
     }
-    const int chosen = choose(us);
+    const int chosen = choose(times);
     const auto& best = found[static_cast<size_t>(chosen)];
     plan.algo = best.algo;
     plan.info = {.source = GemmPlanInfo::Source::kTimed,
                  .candidates = static_cast<int>(found.size()),
                  .chosen = chosen,
-                 .first_us = us[0],
-                 .chosen_us = us[static_cast<size_t>(chosen)],
+                 .first_us = times[0].alone_us,
+                 .chosen_us = times[static_cast<size_t>(chosen)].alone_us,
                  .workspace_bytes = static_cast<int64_t>(best.workspaceSize)};
     GemmPlanRecord record{.microseconds = plan.info.chosen_us};
     std::memcpy(record.algo.data(), &plan.algo, sizeof plan.algo);
