@@ -39,18 +39,25 @@ void print_text(const train::RunConfig& config, const train::Plan& plan) {
   line("checkpoint", fmt::format("{}; {} on disk for checkpoint.keep_last: {} and the one being written",
                                  human_bytes(plan.memory.checkpoint_bytes), human_bytes(plan.disk_bytes),
                                  config.checkpoint.keep_last));
-  line("peak memory", fmt::format("{}: {} {} ({})", human_bytes(plan.memory.peak_bytes()),
-                                  plan.fits() ? "fits into" : "does not fit into", plan.place.name,
-                                  human_bytes(plan.place.memory_bytes)));
+  line("peak memory",
+       fmt::format("{} of {}: {} {}", human_bytes(plan.memory.peak_bytes()), human_bytes(plan.place.memory_bytes),
+                   plan.fits() ? "fits into" : "does not fit into", plan.place.name));
   fmt::print("\nMemory by part:\n{}", train::memory_table(plan.memory));
   fmt::print("\nLargest data.tokens_per_batch by train.recompute:\n  {:<22}", "");
   for (const std::string_view name : kRecomputeNames) fmt::print(" {:>18}", name);
   fmt::print("\n");
+  bool beyond = false;
   for (const train::CardFits& card : plan.cards) {
     fmt::print("  {:<22}", card.place.name);
-    for (const int64_t tokens : card.tokens) fmt::print(" {:>18}", tokens_text(tokens));
+    for (const int64_t tokens : card.tokens) {
+      fmt::print(" {:>18}", tokens_text(tokens));
+      beyond = beyond || tokens > train::kTriedTokens;
+    }
     fmt::print("\n");
   }
+  if (beyond)
+    fmt::print("Beyond {} tokens only memory has been looked at; no run has been tried.\n",
+               with_thousands(train::kTriedTokens));
 }
 
 void print_json(const train::RunConfig& config, const train::Plan& plan) {

@@ -24,7 +24,9 @@ int64_t flash2_library_bytes(const AttentionSizes& s) {
   const int64_t rows = s.tokens + kRowPadding * s.capacity;
   const int64_t head_dim = s.head_dim <= 192 ? round_up<int64_t>(s.head_dim, 32) : 256;
   const int64_t tensor = rounded_block_bytes(kBf16 * s.tokens * s.heads * s.head_dim);  // dq, dk, dv; out before them
-  const int64_t sums = kFloat * rows * s.heads * head_dim, softmax = kFloat * rows * s.heads;
+  constexpr int64_t kMultiprocessors = 132;                                             // H200
+  const int64_t blocks = s.capacity * s.heads, copies = s.deterministic ? (kMultiprocessors + blocks - 1) / blocks : 1;
+  const int64_t sums = kFloat * copies * rows * s.heads * head_dim, softmax = kFloat * rows * s.heads;
   return 3 * tensor + rounded_block_bytes(sums) + rounded_block_bytes(softmax);
 }
 
@@ -60,15 +62,6 @@ AttentionKind likely_attention(const AttentionSizes& s, at::ScalarType type, int
   if (type != at::kBFloat16) return AttentionKind::kSimple;
   if (can(AttentionKind::kCudnn, s, capability)) return AttentionKind::kCudnn;
   return can(AttentionKind::kFlash2, s, capability) ? AttentionKind::kFlash2 : AttentionKind::kSimple;
-}
-
-int64_t attention_choice_bytes(const AttentionSizes& s, int capability) {
-  const int64_t row = s.heads * s.head_dim;
-  int64_t bytes = s.tokens * (2 * (3 + 3 + 1 + 1) * row + 4 * s.heads);  // qkv, dqkv, out, dout, lse
-  if (can(AttentionKind::kCudnn, s, capability)) bytes += cudnn_workspace_bytes(s);
-  // Runs once before it is captured, and the graph has a pool of its own.
-  if (can(AttentionKind::kFlash2, s, capability)) bytes += 2 * flash2_library_bytes(s);
-  return bytes;
 }
 
 }  // namespace esm::ops

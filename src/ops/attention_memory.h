@@ -23,7 +23,4 @@ AttentionKind attention_within_memory(AttentionKind kind, const AttentionSizes& 
 /// cudnn, else flash2, else simple.
 AttentionKind likely_attention(const AttentionSizes& sizes, at::ScalarType type, int capability);
 
-/// What choose_attention() holds while it times backends in BF16.
-int64_t attention_choice_bytes(const AttentionSizes& sizes, int capability);
-
 }  // namespace esm::ops

@@ -8,7 +8,6 @@
 #include "base/narrow.h"
 #include "device/properties.h"
 #include "device/versions.h"
-#include "models/batch_stage.h"
 #include "ops/attention_memory.h"
 #include "train/checkpointing.h"
 #include "train/optimizer.h"
@@ -34,40 +33,36 @@ constexpr int64_t kTokenStep = 128;
 
 int64_t gib(double value) { return static_cast<int64_t>(value * 1024) * kMiB; }
 
-at::ScalarType activation_type(const RunConfig& config) {
-  return config.precision == precision::Precision::kFp32 ? at::kFloat : at::kBFloat16;
-}
-
 int64_t host_memory() {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE));
 }
 
 /// What choose_kernels() would decide, for build_model() on a sketch.
-struct Decided {
-  KernelChoice kernels;
-  ops::AttentionSizes attention;
-  bool timed = false;  // backends would be timed before the first step
-};
+KernelChoice likely_kernels(const RunConfig& config, const PlanPlace& place) {
+  if (!place.cuda) return {};
+  const bool fp32 = config.precision == precision::Precision::kFp32;
+  KernelChoice choice;
+  choice.attention =
+      settle_attention(
+          {.configured = config.attention,
+           .deterministic = config.deterministic,
+           .target = {.head_dim = config.model.head_dim(), .capability = place.compute_capability, .fp32 = fp32}})
+          .kind;
+  if (choice.attention.has_value()) return choice;
+  const ops::AttentionSizes sizes{
+      .tokens = config.data.tokens_per_batch, .heads = config.model.heads, .head_dim = config.model.head_dim()};
+  choice.attention = ops::likely_attention(sizes, fp32 ? at::kFloat : at::kBFloat16, place.compute_capability);
+  return choice;
+}
 
-Decided decide(const RunConfig& given, const Context& context, const PlanPlace& place) {
-  const int64_t tokens = given.data.tokens_per_batch, longest = given.data.max_tokens;
-  Decided d{.attention = {.tokens = tokens,
-                          .heads = given.model.heads,
-                          .head_dim = given.model.head_dim(),
-                          .capacity = models::expected_segments(context, tokens, longest),
-                          .max_seqlen = longest,
-                          .deterministic = given.deterministic}};
-  if (!place.cuda) return d;
-  d.kernels.attention = settle_attention({.configured = given.attention,
-                                          .deterministic = given.deterministic,
-                                          .target = {.head_dim = given.model.head_dim(),
-                                                     .capability = place.compute_capability,
-                                                     .fp32 = given.precision == precision::Precision::kFp32}})
-                            .kind;
-  if (d.kernels.attention.has_value()) return d;
-  d.kernels.attention = ops::likely_attention(d.attention, activation_type(given), place.compute_capability);
-  d.timed = *d.kernels.attention != ops::AttentionKind::kSimple;
-  return d;
+/// Operands of the largest product, which stand beside everything else while its kernels are timed
+/// (device/gemm_tune_cuda.cpp), and the buffer that flushes the cache.
+int64_t gemm_timing_bytes(const RunConfig& config) {
+  constexpr int64_t kFlushBytes = 120 * kMiB;  // twice the cache of an H200
+  const int64_t element = config.precision == precision::Precision::kFp32 ? 4 : 2;
+  const int64_t d = config.model.hidden, f = config.model.ffn_size(), tokens = config.data.tokens_per_batch;
+  const int64_t rows = std::max(f + 2 * d, 4 * d);  // second product of the feed-forward with its residual; q, k, v
+  return element * tokens * rows + 4 * d * f + kFlushBytes;
 }
 
 /// What is in use on a CUDA device beside tensors; `parts` are those.
@@ -89,24 +84,17 @@ MemoryPlan plan_of(const RunConfig& given, const PlanPlace& place, Use use, bool
   const Context context{.device = place.cuda ? DeviceKind::kCuda : DeviceKind::kCpu,
                         .threads = narrow<int>(place.threads),
                         .sketch = true};
-  const Decided decided = decide(given, context, place);
   // Rotary frequencies of a file: their number is all that matters here.
   const std::vector<float> inv_freq(static_cast<size_t>(given.model.head_dim() / 2), 1.0f);
-  const auto model = build_model(context, given, decided.kernels, use == Use::kTraining, inv_freq);
+  const auto model = build_model(context, given, likely_kernels(given, place), use == Use::kTraining, inv_freq);
   if (optimizer) Optimizer(context, model->units(), given.optimizer);
 
-  MemoryPlan plan{.parts = memory_parts(*model),
-                  .parameters = model->parameter_count(),
-                  .checkpoint_bytes = optimizer ? checkpoint_bytes(*model) : 0};
+  MemoryPlan plan{.parts = memory_parts(*model), .parameters = model->parameter_count()};
+  if (optimizer) plan.checkpoint_bytes = checkpoint_bytes(*model);
   if (place.cuda) add_device_parts(given, plan.parts);
-  int64_t attention = 0;
-  for (const ops::MemoryPart& part : plan.parts) {
-    plan.step_bytes += part.bytes;
-    if (part.name == ops::Workspace::kAttentionPart) attention = part.bytes;
-  }
-  if (decided.timed)
-    plan.start_bytes =
-        plan.step_bytes - attention + ops::attention_choice_bytes(decided.attention, place.compute_capability);
+  for (const ops::MemoryPart& part : plan.parts) plan.step_bytes += part.bytes;
+  // Attention has been timed by then, with less than a model takes.
+  if (place.cuda) plan.start_bytes = plan.step_bytes + (given.deterministic ? 0 : gemm_timing_bytes(given));
   return plan;
 }
 
@@ -134,10 +122,10 @@ int64_t most_steps(int64_t least, double usable, const Peak& peak) {
 std::span<const PlanPlace> usual_cards() {
   // What cudaMemGetInfo says in all; 141 GB measured (H200), the others as published logs have it.
   static const std::array cards{
-      PlanPlace{.name = "40 GB (A100)", .memory_bytes = gib(39.4), .compute_capability = 80},
-      PlanPlace{.name = "80 GB (A100, H100)", .memory_bytes = gib(79.1), .compute_capability = 90},
-      PlanPlace{.name = "141 GB (H200)", .memory_bytes = gib(139.8), .compute_capability = 90},
-      PlanPlace{.name = "192 GB (B200)", .memory_bytes = gib(178.3), .compute_capability = 100},
+      PlanPlace{.name = "A100 40 GB", .memory_bytes = gib(39.4), .compute_capability = 80},
+      PlanPlace{.name = "H100 80 GB", .memory_bytes = gib(79.1), .compute_capability = 90},
+      PlanPlace{.name = "H200 141 GB", .memory_bytes = gib(139.8), .compute_capability = 90},
+      PlanPlace{.name = "B200 192 GB", .memory_bytes = gib(178.3), .compute_capability = 100},
   };
   return cards;
 }
@@ -173,30 +161,25 @@ MemoryPlan plan_memory(const RunConfig& config, const PlanPlace& place, Use use)
   return plan_of(config, place, use, use == Use::kTraining);
 }
 
-std::vector<Fits> what_fits(const RunConfig& given, std::span<const PlanPlace> places, Use use) {
-  const int64_t least = (given.data.max_tokens + kTokenStep - 1) / kTokenStep;
+Fits what_fits(const RunConfig& given, const PlanPlace& place, Use use) {
   RunConfig config = given;
-  const auto plan = [&](const PlanPlace& place, int64_t steps, bool optimizer) {
+  const auto plan = [&](int64_t steps, bool optimizer) {
     config.data.tokens_per_batch = steps * kTokenStep;
     return plan_of(config, place, use, optimizer);
   };
+  const int64_t least = (given.data.max_tokens + kTokenStep - 1) / kTokenStep;
   // The same for any number of tokens, and the slow part of a plan.
-  int64_t optimizer_bytes = 0;
-  if (use == Use::kTraining)
-    optimizer_bytes = plan(places.front(), least, true).step_bytes - plan(places.front(), least, false).step_bytes;
-  std::vector<Fits> result;
-  for (const PlanPlace& place : places) {
-    Fits fits{};
-    for (size_t i = 0; i < fits.size(); ++i) {
-      config.train.recompute = static_cast<nn::Recompute>(i);
-      const auto peak = [&](int64_t steps) {
-        return static_cast<double>(plan(place, steps, false).peak_bytes() + optimizer_bytes);
-      };
-      fits[i] = kTokenStep * most_steps(least, kUsableShare * static_cast<double>(place.memory_bytes), peak);
-    }
-    result.push_back(fits);
+  const int64_t optimizer_bytes =
+      use == Use::kTraining ? plan(least, true).step_bytes - plan(least, false).step_bytes : 0;
+  const auto peak = [&](int64_t steps) {
+    return static_cast<double>(plan(steps, false).peak_bytes() + optimizer_bytes);
+  };
+  Fits fits{};
+  for (size_t i = 0; i < fits.size(); ++i) {
+    config.train.recompute = static_cast<nn::Recompute>(i);
+    fits[i] = kTokenStep * most_steps(least, kUsableShare * static_cast<double>(place.memory_bytes), peak);
   }
-  return result;
+  return fits;
 }
 
 }  // namespace esm::train

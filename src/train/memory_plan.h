@@ -26,7 +26,7 @@ struct PlanPlace {
 PlanPlace present_place(const RunConfig& config);
 /// The same, but an H200 where config.device would take a CUDA device if there were one.
 PlanPlace planned_place(const RunConfig& config);
-/// Memory that CUDA devices have to offer, for tables: 40, 80, 141 and 192 GB by name.
+/// CUDA devices of 40, 80, 141 and 192 GB.
 std::span<const PlanPlace> usual_cards();
 
 /// What a model is used for: without training there are no gradients, and nothing is kept for backward.
@@ -36,7 +36,7 @@ struct MemoryPlan {
   /// In use from the end of the first step on. CUDA: with the context and what allocators add.
   std::vector<ops::MemoryPart> parts;
   int64_t step_bytes = 0;   // their sum
-  int64_t start_bytes = 0;  // CUDA: in use in the first step while attention backends are timed; else 0
+  int64_t start_bytes = 0;  // CUDA: in use in the first step at most, while GEMMs are timed; else 0
   int64_t parameters = 0;
   int64_t checkpoint_bytes = 0;  // of training
 
@@ -47,14 +47,16 @@ struct MemoryPlan {
 /// a CPU run holds but for program, data and the moment of a checkpoint.
 std::vector<ops::MemoryPart> memory_parts(models::Model& model);
 
-/// The model is that of config.model, whatever config.init_from says. Throws ConfigError for one that cannot be.
+/// The model is that of config.model, whatever config.init_from says. Throws ConfigError for one that cannot be,
+/// DeviceError for what such a place cannot do.
 MemoryPlan plan_memory(const RunConfig& config, const PlanPlace& place, Use use = Use::kTraining);
 
-/// Largest data.tokens_per_batch (a multiple of 128 that holds data.max_tokens, at most kMostTokens) whose peak fits
-/// into 98 % of a place's memory, for each enumerator of nn::Recompute; 0: none does.
 inline constexpr int64_t kMostTokens = 1 << 20;
+/// Micro-batches that training has been run with; beyond, only memory is looked at.
+inline constexpr int64_t kTriedTokens = 131072;
+/// Largest data.tokens_per_batch (a multiple of 128 that holds data.max_tokens, at most kMostTokens) whose peak fits
+/// into 98 % of the place's memory, for each enumerator of nn::Recompute; 0: none does. Throws as plan_memory().
 using Fits = std::array<int64_t, 3>;
-/// Of each of `places`: CUDA devices, or CPUs.
-std::vector<Fits> what_fits(const RunConfig& config, std::span<const PlanPlace> places, Use use = Use::kTraining);
+Fits what_fits(const RunConfig& config, const PlanPlace& place, Use use = Use::kTraining);
 
 }  // namespace esm::train

@@ -31,7 +31,7 @@ std::string first_line_until(std::string text, std::string_view end) {
 }
 
 std::string fits_text(const MemoryUser& user, const PlanPlace& place) {
-  const Fits fits = what_fits(user.config, std::span(&place, 1), user.use).front();
+  const Fits fits = what_fits(user.config, place, user.use);
   const std::string start = fmt::format("Into {} ({}) would fit, as data.tokens_per_batch at most:", place.name,
                                         human_bytes(place.memory_bytes));
   if (user.use == Use::kEvaluation && fits[0] > 0) return fmt::format("{} {}", start, with_thousands(fits[0]));
@@ -57,7 +57,7 @@ std::string memory_table(const MemoryPlan& plan) {
           row(part.name, part.bytes,
               fmt::format("{:4.1f} %", 100.0 * static_cast<double>(part.bytes) / static_cast<double>(plan.step_bytes)));
   text += row("sum: in use during the steps", plan.step_bytes, "");
-  if (plan.start_bytes > 0) text += row("at the start, while attention is timed", plan.start_bytes, "");
+  if (plan.start_bytes > 0) text += row("in the first step, GEMMs are timed", plan.start_bytes, "");
   return text;
 }
 

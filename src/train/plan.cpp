@@ -1,5 +1,6 @@
 #include "train/plan.h"
 
+#include "base/error.h"
 #include "base/units.h"
 #include "device/versions.h"
 #include "ops/attention_choice.h"
@@ -31,11 +32,17 @@ Plan make_plan(RunConfig config, std::optional<int64_t> card_bytes, const config
   }
   plan.memory = plan_memory(config, plan.place);
   const bool assumed = plan.place.cuda && device::cuda_device_count() == 0;
-  const auto usual = usual_cards();
-  std::vector<PlanPlace> places{plan.place};
-  if (assumed && !card_bytes.has_value()) places.assign(usual.begin(), usual.end());
-  const std::vector<Fits> fits = what_fits(config, places);
-  for (size_t i = 0; i < places.size(); ++i) plan.cards.push_back({.place = places[i], .tokens = fits[i]});
+  if (assumed && !card_bytes.has_value()) {
+    for (const PlanPlace& card : usual_cards()) {
+      CardFits& row = plan.cards.emplace_back(CardFits{.place = card});
+      try {
+        row.tokens = what_fits(config, card);
+      } catch (const DeviceError&) {  // not with this card: none
+      }
+    }
+  } else {
+    plan.cards.push_back({.place = plan.place, .tokens = what_fits(config, plan.place)});
+  }
   plan.effective_seqlen = effective_seqlen(config);
   plan.flops_per_token = flops_per_token(config.model, plan.effective_seqlen);
   plan.recompute_flops = recompute_flops_per_token(config.model, config.train.recompute, plan.effective_seqlen);

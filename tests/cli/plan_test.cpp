@@ -84,6 +84,7 @@ TEST_CASE("plan refuses what a run would refuse") {
   check({"configs/esm2_8m.yaml", "--model.hidden", "30"}, 2, "multiple of 2 * heads");
   check({"configs/esm2_8m.yaml", "--device=cuda", "--model.hidden=120"}, 2, "multiples of 8");
   check({"configs/esm2_8m.yaml", "--init_from", "none"}, 6, "none");
+  check({"configs/esm2_8m.yaml", "--attention=cudnn", "--device=cuda", "--precision=fp32"}, 4, "attention: cudnn");
 }
 
 TEST_CASE("a run that runs out of memory prints the table and what would fit") {
