@@ -19,6 +19,7 @@ void check_sizes(const at::Tensor& weights, const at::Tensor& bf16, const at::Te
 void split_weights(const Context& context, const at::Tensor& weights, const at::Tensor& bf16,
                    const at::Tensor& remainder) {
   check_sizes(weights, bf16, remainder);
+  if (context.sketch) return;
   if (on_cuda(context, "split_weights", {weights, bf16, remainder}))
     return cuda::split_weights(context, weights, bf16, remainder);
   const float* from = data<float>(weights);
@@ -31,6 +32,7 @@ void split_weights(const Context& context, const at::Tensor& weights, const at::
 void join_weights(const Context& context, const at::Tensor& bf16, const at::Tensor& remainder,
                   const at::Tensor& weights) {
   check_sizes(weights, bf16, remainder);
+  if (context.sketch) return;
   if (on_cuda(context, "join_weights", {bf16, remainder, weights}))
     return cuda::join_weights(context, bf16, remainder, weights);
   const uint16_t *high = data<uint16_t>(bf16), *low = data_or_null<uint16_t>(remainder);
