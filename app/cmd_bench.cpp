@@ -21,8 +21,9 @@
 namespace esm::app {
 namespace {
 
+void line(const char* name, const std::string& value) { std::printf("%-22s %s\n", name, value.c_str()); }
+
 void print_result(const train::BenchStepResult& r) {
-  const auto line = [](const char* name, const std::string& value) { std::printf("%-22s %s\n", name, value.c_str()); };
   line("deterministic", r.deterministic ? "yes" : "no");
   line("attention", r.attention);
   line("step", fmt::format("{:.2f} ms (fastest {:.2f}, slowest {:.2f})", r.median_ms, r.fastest_ms, r.slowest_ms));
@@ -57,7 +58,9 @@ int step(int argc, char** argv) {
       .option(options.warmup_steps, "--warmup", "N", "Steps before the measured ones.")
       .option(options.steps, "--steps", "N", "Measured steps; the median is reported.")
       .settings<train::RunConfig>(overrides)
-      .example("esmtrain bench step --config configs/esm2_650m.yaml --train.micro_batches 1", "one micro-batch a step");
+      .example("esmtrain bench step --config configs/esm2_650m.yaml --train.micro_batches 1", "one micro-batch a step")
+      .example("esmtrain bench step --config configs/esm2_650m.yaml --deterministic true",
+               "what equal bits from run to run cost: the step is timed with and without");
   if (!args.parse(argc, argv)) return 0;
   if (options.steps < 1 || options.warmup_steps < 0)
     fail<ConfigError>("--steps {} --warmup {}: at least 1 and 0 are wanted", options.steps, options.warmup_steps);
@@ -65,7 +68,15 @@ int step(int argc, char** argv) {
   train::RunConfig config;
   config::load(config, path, overrides);
   options.kernel_cache = kernel_cache_folder();
-  print_result(train::bench_step(config, options));
+  const train::BenchStepResult result = train::bench_step(config, options);
+  print_result(result);
+  if (config.deterministic && result.device_bytes > 0) {
+    config.deterministic = false;
+    const train::BenchStepResult free = train::bench_step(config, options);
+    line("cost of determinism",
+         fmt::format("{:+.1f} %: {:.2f} ms without, attention {}", 100 * (result.median_ms / free.median_ms - 1),
+                     free.median_ms, free.attention));
+  }
   return 0;
 }
 

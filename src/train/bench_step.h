@@ -14,7 +14,7 @@ struct BenchStepOptions {
   /// 30 .. data.max_tokens.
   int64_t seqlen = 0;
   int64_t warmup_steps = 5;  // not measured: kernels are chosen and memory is allocated
-  int64_t steps = 20;
+  int64_t steps = 50;
   std::string kernel_cache;  // as TrainOptions
 };
 

@@ -15,6 +15,8 @@
 namespace esm::train {
 namespace {
 
+constexpr int kTriedCapability = 90;
+
 data::DatasetOptions dataset_options(const RunConfig& config, const TrainOptions& options) {
   data::DatasetOptions out;
   out.cache_dir = config.data.cache_dir.empty() ? options.data_cache : config.data.cache_dir;
@@ -108,6 +110,12 @@ Context open_device(const RunConfig& config, const std::string& kernel_cache) {
   const device::Properties found = device::properties(0);
   log::info("device: cuda:0, {} ({}, compute capability {}.{})", found.name, human_bytes(found.memory_bytes),
             found.compute_capability / 10, found.compute_capability % 10);
+  if (found.compute_capability != kTriedCapability)
+    log::warn(
+        "this program was run on devices of compute capability {}.{} only so far; `esmtrain doctor` checks every "
+        "kernel "
+        "on this one",
+        kTriedCapability / 10, kTriedCapability % 10);
   return make_cuda_context(0, threads, gemm_options(config, kernel_cache));
 }
 
