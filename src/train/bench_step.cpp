@@ -121,17 +121,22 @@ BenchStepResult measure(const RunConfig& given, const BenchStepOptions& options)
   synchronize(context);
   auto start = std::chrono::steady_clock::now();
   const int64_t steps = options.warmup_steps + options.steps;
-  train_step(parts, 0);
-  for (int64_t step = 0; step < steps; ++step) {
-    if (step + 1 < steps) train_step(parts, step + 1);  // as the trainer does: one step ahead
+  const int64_t ahead = context.on_cuda() ? 1 : 0;  // as the trainer
+  int64_t done = 0;
+  const auto finish_oldest = [&] {
     const StepOutcome outcome = queue.pop();
     const auto now = std::chrono::steady_clock::now();
-    if (step == 0) result.first_loss = outcome.loss();
+    if (done == 0) result.first_loss = outcome.loss();
     result.last_loss = outcome.loss();
     result.real_tokens = outcome.tokens;
     result.padded_tokens = outcome.padded_tokens;
-    if (step >= options.warmup_steps) times.push_back(std::chrono::duration<double, std::milli>(now - start).count());
+    if (done >= options.warmup_steps) times.push_back(std::chrono::duration<double, std::milli>(now - start).count());
     start = now;
+    ++done;
+  };
+  for (int64_t step = 0; step < steps; ++step) {
+    train_step(parts, step);
+    while (queue.pending() > (step + 1 < steps ? ahead : 0)) finish_oldest();
   }
   std::sort(times.begin(), times.end());
   result.median_ms = times[times.size() / 2];
