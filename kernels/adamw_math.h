@@ -5,9 +5,9 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "base/philox.h"
+#include "kernels/fp8_math.h"
 #include "kernels/update.h"
 
 namespace esm::kernels {
@@ -42,17 +42,6 @@ inline constexpr int kMaxGroups = 16;
 // Functions below have internal linkage: files with different target flags must not share one copy of them.
 #define ESM_MATH [[maybe_unused]] ESM_HOST_DEVICE static inline
 
-ESM_MATH uint32_t bits_of(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-ESM_MATH float float_of(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
 // --- weights ---------------------------------------------------------------------------------------------------------
 
 /// BF16 of a weight: nearest, ties away from 0. Unlike ties to even it can be undone with the low half alone. A NaN
@@ -76,14 +65,8 @@ ESM_MATH uint16_t stochastic_bf16(float x, uint32_t random16) {
 // --- one-byte moments
 // --------------------------------------------------------------------------------------------------
 
-/// E4M3 has FP32's layout with another bias: times 2^-120 its values, subnormal ones too, are FP32 values with the last
-/// 20 bits zero.
-ESM_MATH float from_e4m3(uint32_t byte) {
-  const float magnitude = float_of((byte & 0x7fu) << 20) * 0x1p120f;
-  return (byte & 0x80u) != 0 ? -magnitude : magnitude;
-}
-/// x / scale of its 128 elements, so |x| <= 448 up to a rounding. Stochastic. `least`: smallest code of a value that is
-/// not 0.
+/// Code for from_e4m3(). x / scale of its 128 elements, so |x| <= 448 up to a rounding. Stochastic. `least`: smallest
+/// code of a value that is not 0.
 ESM_MATH uint32_t to_e4m3(float x, uint32_t random16, uint32_t least) {
   const float magnitude = x < 0.0f ? -x : x;
   const uint32_t bits = bits_of((magnitude < 448.0f ? magnitude : 448.0f) * 0x1p-120f);
