@@ -19,11 +19,7 @@ namespace esm::models {
 namespace {
 
 at::ScalarType activation_type(precision::Precision precision) {
-  switch (precision) {
-    case precision::Precision::kFp32: return at::kFloat;
-    case precision::Precision::kBf16: return at::kBFloat16;
-  }
-  fail<InternalError>("no such precision");
+  return precision::find_recipe(precision).compute == DType::kF32 ? at::kFloat : at::kBFloat16;
 }
 
 ops::Gelu gelu_form(Activation activation) {

@@ -8,26 +8,71 @@ namespace {
 constexpr DType F32 = DType::kF32;
 constexpr DType BF16 = DType::kBF16;
 
+constexpr Operand plain(Format format) { return {.format = format}; }
+constexpr Operand scaled(Format format, Grouping grouping) { return {.format = format, .grouping = grouping}; }
+constexpr Operand delayed(Format format) {
+  return {.format = format, .grouping = Grouping::kTensor, .timing = Timing::kDelayed};
+}
+
+constexpr Operand kF32 = plain(Format::kF32), kBf16 = plain(Format::kBF16);
+// Gradients have the wider range, activations and weights the finer steps (Micikevicius et al., "FP8 Formats for Deep
+// Learning", 2022). Scales of small groups bring gradients into the range of E4M3, too.
+constexpr Operand kDelayed = delayed(Format::kE4M3), kDelayedGradient = delayed(Format::kE5M2);
+constexpr Operand kCurrent = scaled(Format::kE4M3, Grouping::kTensor),
+                  kCurrentGradient = scaled(Format::kE5M2, Grouping::kTensor);
+constexpr Operand kOuter = scaled(Format::kE4M3, Grouping::kOuter);
+constexpr Operand kVector = scaled(Format::kE4M3, Grouping::kVector128),
+                  kBlock = scaled(Format::kE4M3, Grouping::kBlock128);
+constexpr Operand kMx = scaled(Format::kE4M3, Grouping::kMx32);
+constexpr Operand kNv = scaled(Format::kE2M1, Grouping::kNv16);
+
+/// Fast sums in the forward pass only: the error of a gradient adds up over layers, and wgrad sums over all tokens.
+constexpr Recipe quantized(Precision precision, std::string_view name, Operand x, Operand weight, Operand dy) {
+  return {.precision = precision,
+          .name = name,
+          .compute = BF16,
+          .forward = {x, weight, BF16, true},
+          .dgrad = {dy, weight, BF16},
+          .wgrad = {dy, x, F32},
+          .master = F32,
+          .gradient = F32};
+}
+
 constexpr Recipe kRecipes[] = {
     {.precision = Precision::kFp32,
      .name = "fp32",
      .compute = F32,
-     .forward = {F32, F32, F32},
-     .dgrad = {F32, F32, F32},
-     .wgrad = {F32, F32, F32},
+     .forward = {kF32, kF32, F32},
+     .dgrad = {kF32, kF32, F32},
+     .wgrad = {kF32, kF32, F32},
      .master = F32,
      .gradient = F32},
     {.precision = Precision::kBf16,
      .name = "bf16",
      .compute = BF16,
-     .forward = {BF16, BF16, BF16},
-     .dgrad = {BF16, BF16, BF16},
-     .wgrad = {BF16, BF16, F32},
+     .forward = {kBf16, kBf16, BF16},
+     .dgrad = {kBf16, kBf16, BF16},
+     .wgrad = {kBf16, kBf16, F32},
      .master = F32,
      .gradient = F32},
+    quantized(Precision::kFp8Delayed, "fp8_delayed", kDelayed, kDelayed, kDelayedGradient),
+    quantized(Precision::kFp8Current, "fp8_current", kCurrent, kCurrent, kCurrentGradient),
+    quantized(Precision::kFp8Block, "fp8_block", kVector, kBlock, kVector),
+    quantized(Precision::kFp8Outer, "fp8_outer", kOuter, kOuter, kOuter),
+    quantized(Precision::kMxfp8, "mxfp8", kMx, kMx, kMx),
+    quantized(Precision::kNvfp4, "nvfp4", kNv, kNv, kNv),
 };
 
 }  // namespace
+
+const GemmFormats& Recipe::gemm(GemmRole role) const {
+  switch (role) {
+    case GemmRole::kForward: return forward;
+    case GemmRole::kDgrad: return dgrad;
+    case GemmRole::kWgrad: return wgrad;
+  }
+  fail<InternalError>("no such role of a GEMM");
+}
 
 std::span<const Recipe> recipes() { return kRecipes; }
 
@@ -35,6 +80,15 @@ const Recipe& find_recipe(Precision precision) {
   for (const Recipe& recipe : kRecipes)
     if (recipe.precision == precision) return recipe;
   fail<InternalError>("internal error: no recipe for precision {}", static_cast<int>(precision));
+}
+
+std::string describe(const GemmFormats& formats, int capability) {
+  const bool emulated = (formats.a.quantized() || formats.b.quantized()) &&
+                        !(in_hardware(formats.a, capability) && in_hardware(formats.b, capability));
+  return fmt::format("{} x {} to {}{}", describe(formats.a), describe(formats.b), dtype_name(formats.result),
+                     emulated                    ? ", emulated"
+                     : formats.fast_accumulation ? ", fast sums"
+                                                 : "");
 }
 
 }  // namespace esm::precision

@@ -1,0 +1,90 @@
+// The table of recipes, and what follows from a row.
+#include <set>
+
+#include "base/error.h"
+#include "precision/recipe.h"
+#include "support/catch.h"
+
+namespace esm::test {
+
+using namespace precision;
+
+namespace {
+constexpr GemmRole kRoles[] = {GemmRole::kForward, GemmRole::kDgrad, GemmRole::kWgrad};
+}
+
+TEST_CASE("every precision has one recipe, in the order of the enum, and runs choose among their names") {
+  std::set<std::string_view> names;
+  for (size_t i = 0; i < recipes().size(); ++i) {
+    CHECK(static_cast<size_t>(recipes()[i].precision) == i);
+    CHECK(&find_recipe(static_cast<Precision>(i)) == &recipes()[i]);
+    names.insert(recipes()[i].name);
+  }
+  CHECK(names.size() == recipes().size());
+  CHECK(recipes().back().precision == Precision::kNvfp4);
+  const auto choices = enum_names(Precision{});
+  for (size_t i = 0; i < choices.size(); ++i) CHECK(recipes()[i].name == choices[i]);
+}
+
+TEST_CASE("no recipe asks for a GEMM that tensor cores of its kind refuse") {
+  for (const Recipe& recipe : recipes()) {
+    INFO(recipe.name);
+    for (const GemmRole role : kRoles) {
+      const GemmFormats& g = recipe.gemm(role);
+      CHECK(g.a.quantized() == g.b.quantized());
+      CHECK_FALSE((g.a.format == Format::kE5M2 && g.b.format == Format::kE5M2));
+      CHECK_FALSE((g.a.grouping == Grouping::kBlock128 && g.b.grouping == Grouping::kBlock128));
+      CHECK((g.a.timing == Timing::kCurrent || g.a.grouping == Grouping::kTensor));
+      CHECK((!g.fast_accumulation || (role == GemmRole::kForward && recipe.quantized())));
+    }
+    // An operand is quantized once for each direction: X, W and dY are the same in all roles.
+    CHECK(recipe.forward.a == recipe.wgrad.b);
+    CHECK(recipe.forward.b == recipe.dgrad.b);
+    CHECK(recipe.dgrad.a == recipe.wgrad.a);
+    CHECK(recipe.wgrad.result == recipe.gradient);
+    CHECK(recipe.delayed() == (recipe.precision == Precision::kFp8Delayed));
+  }
+  const DelayedScaling& delay = find_recipe(Precision::kFp8Delayed).delay;
+  CHECK(delay.history_steps == 1024);
+  CHECK(delay.choice == kernels::AmaxChoice::kMax);
+  CHECK(delay.margin == 0);
+}
+
+TEST_CASE("what a GEMM does is told with the device in mind") {
+  const auto line = [](Precision precision, GemmRole role, int capability) {
+    return describe(find_recipe(precision).gemm(role), capability);
+  };
+  CHECK(line(Precision::kBf16, GemmRole::kForward, 90) == "BF16 x BF16 to BF16");
+  CHECK(line(Precision::kBf16, GemmRole::kForward, 0) == "BF16 x BF16 to BF16");
+  CHECK(line(Precision::kFp8Delayed, GemmRole::kForward, 90) ==
+        "E4M3 (tensor, delayed) x E4M3 (tensor, delayed) to BF16, fast sums");
+  CHECK(line(Precision::kFp8Delayed, GemmRole::kWgrad, 90) == "E5M2 (tensor, delayed) x E4M3 (tensor, delayed) to F32");
+  CHECK(line(Precision::kFp8Delayed, GemmRole::kForward, 80) ==
+        "E4M3 (tensor, delayed) x E4M3 (tensor, delayed) to BF16, emulated");
+  CHECK(line(Precision::kFp8Block, GemmRole::kDgrad, 90) == "E4M3 (1x128) x E4M3 (128x128) to BF16");
+  CHECK(line(Precision::kFp8Block, GemmRole::kDgrad, 100) == "E4M3 (1x128) x E4M3 (128x128) to BF16, emulated");
+  CHECK(line(Precision::kFp8Outer, GemmRole::kWgrad, 90) == "E4M3 (row) x E4M3 (row) to F32");
+  CHECK(line(Precision::kMxfp8, GemmRole::kForward, 90) == "E4M3 (1x32) x E4M3 (1x32) to BF16, emulated");
+  CHECK(line(Precision::kMxfp8, GemmRole::kForward, 100) == "E4M3 (1x32) x E4M3 (1x32) to BF16, fast sums");
+  CHECK(line(Precision::kNvfp4, GemmRole::kForward, 0) ==
+        "E2M1 (1x16 and tensor) x E2M1 (1x16 and tensor) to BF16, emulated");
+}
+
+TEST_CASE("sizes of codes and scales, uneven ones too") {
+  const auto of = [](Precision precision, int64_t rows, int64_t k) {
+    return layout(find_recipe(precision).forward.b, rows, k);
+  };
+  CHECK(of(Precision::kFp8Current, 33, 65).code_bytes == 65);
+  CHECK(of(Precision::kFp8Current, 33, 65).scales == 1);
+  CHECK(of(Precision::kFp8Outer, 33, 65).scales == 33);
+  CHECK(of(Precision::kFp8Block, 129, 128 * 5).scales == 2 * 8);
+  CHECK(layout(find_recipe(Precision::kFp8Block).forward.a, 33, 129).scales == 2 * 33);
+  CHECK(of(Precision::kMxfp8, 33, 65).scales == 3 * 33);
+  CHECK(of(Precision::kMxfp8, 33, 65).scales_are_bytes);
+  CHECK(of(Precision::kNvfp4, 33, 65).scales == 5 * 33);
+  CHECK(of(Precision::kNvfp4, 33, 65).code_bytes == 33);
+  CHECK_THROWS_AS(layout({.format = Format::kBF16}, 1, 1), InternalError);
+  CHECK_THROWS_AS(greatest(Format::kBF16), InternalError);
+}
+
+}  // namespace esm::test
