@@ -1,5 +1,6 @@
 #include "ops/replay.h"
 
+#include "base/check.h"
 #include "device/cuda_queue.h"
 
 namespace esm::ops {
@@ -21,7 +22,12 @@ void Replay::run(const Key& key, const std::function<void()>& work) {
   std::optional<device::Graph>& graph = at->second;
   if (!graph.has_value()) {
     const GraphPool::Scope scope(*pool_, context_.stream());
-    graph.emplace(device::Graph::capture(context_.stream(), work));
+    try {
+      graph.emplace(device::Graph::capture(context_.stream(), work));
+    } catch (const DeviceError& error) {
+      fail<DeviceError>("the work of a step cannot be recorded as a CUDA graph (cuda_graph: false does without): {}",
+                        error.what());
+    }
   }
   graph->launch(context_.stream());
 }
