@@ -71,8 +71,12 @@ void gather(const Quantize<T>& a, int64_t row0, int64_t k0, Tile& tile) {
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t i = 0; i < width; ++i) tile.values[r][i] = load(from[r * a.row_stride + i]);
   } else {
-    for (int64_t i = 0; i < width; ++i)
-      for (int64_t r = 0; r < rows; ++r) tile.values[r][i] = load(from[r * a.row_stride + i * a.k_stride]);
+    constexpr int64_t kLines = 16;  // of the tile at a time: what is read is 16 elements in a row
+    for (int64_t first = 0; first < rows; first += kLines) {
+      const int64_t last = less(rows, first + kLines);
+      for (int64_t i = 0; i < width; ++i)
+        for (int64_t r = first; r < last; ++r) tile.values[r][i] = load(from[r * a.row_stride + i * a.k_stride]);
+    }
   }
 }
 
