@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "device/handles.h"
@@ -34,75 +35,60 @@ void copy_to_device(const void* from, void* to, int64_t bytes, StreamHandle stre
 /// The other way; both return at once.
 void copy_to_host(const void* from, void* to, int64_t bytes, StreamHandle stream);
 
+/// Some memory and who frees it. Move-only.
+class Buffer {
+ public:
+  Buffer() = default;
+  ~Buffer() { reset(); }
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    reset();
+    swap(other);
+    return *this;
+  }
+
+  void* get() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  int64_t bytes() const { return bytes_; }
+  void reset() noexcept {
+    if (data_ != nullptr) free_(data_);
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+
+ protected:
+  using Free = void (*)(void*) noexcept;
+  Buffer(void* data, int64_t bytes, Free free) : data_(data), bytes_(bytes), free_(free) {}
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(free_, other.free_);
+  }
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  Free free_ = nullptr;
+};
+
 /// Memory of the current device, aligned to 256 bytes, contents undefined. Freed on destruction, which waits for the
-/// device; move-only.
-class DeviceBuffer {
+/// device.
+class DeviceBuffer : public Buffer {
  public:
   DeviceBuffer() = default;
   /// `purpose` is for the error message: "GEMM workspace". Throws OutOfMemory or DeviceError.
   DeviceBuffer(const std::string& purpose, int64_t bytes);
-  ~DeviceBuffer() { reset(); }
-  DeviceBuffer(DeviceBuffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.release(); }
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
-    if (this != &other) {
-      reset();
-      data_ = other.data_;
-      bytes_ = other.bytes_;
-      other.release();
-    }
-    return *this;
-  }
-
-  void* get() const { return data_; }
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  int64_t bytes() const { return bytes_; }
-  void reset() noexcept;
-
- private:
-  void release() {
-    data_ = nullptr;
-    bytes_ = 0;
-  }
-  void* data_ = nullptr;
-  int64_t bytes_ = 0;
 };
 
 /// Host memory that the device can copy from and to without a detour; zeroed. In a build without CUDA ordinary memory
-/// of the same alignment (64 bytes), so that a loader has one code path. Move-only.
-class PinnedBuffer {
+/// of the same alignment (64 bytes), so that a loader has one code path.
+class PinnedBuffer : public Buffer {
  public:
   PinnedBuffer() = default;
   PinnedBuffer(const std::string& purpose, int64_t bytes);
-  ~PinnedBuffer() { reset(); }
-  PinnedBuffer(PinnedBuffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.release(); }
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
-    if (this != &other) {
-      reset();
-      data_ = other.data_;
-      bytes_ = other.bytes_;
-      other.release();
-    }
-    return *this;
-  }
-
-  void* get() const { return data_; }
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  int64_t bytes() const { return bytes_; }
-  void reset() noexcept;
-
- private:
-  void release() {
-    data_ = nullptr;
-    bytes_ = 0;
-  }
-  void* data_ = nullptr;
-  int64_t bytes_ = 0;
 };
 
 }  // namespace esm::device

@@ -22,13 +22,15 @@ void copy_to_host(const void* from, void* to, int64_t bytes, StreamHandle stream
   ESM_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream));
 }
 
-DeviceBuffer::DeviceBuffer(const std::string& purpose, int64_t bytes) {
+namespace {
+
+void* allocate_device(const std::string& purpose, int64_t bytes) {
   ESM_CHECK(bytes >= 0, "{}: {} bytes", purpose, bytes);
-  if (bytes == 0) return;
-  const cudaError_t status = cudaMalloc(&data_, static_cast<size_t>(bytes));
+  if (bytes == 0) return nullptr;
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    data_ = nullptr;
     const MemoryInfo now = device_memory();
     throw OutOfMemory(
         fmt::format("out of device memory: {} ({} bytes) wanted for {}, {} of {} are free", human_bytes(bytes), bytes,
@@ -36,32 +38,30 @@ DeviceBuffer::DeviceBuffer(const std::string& purpose, int64_t bytes) {
         bytes);
   }
   ESM_CUDA(status);
-  bytes_ = bytes;
+  return data;
 }
 
-void DeviceBuffer::reset() noexcept {
-  if (data_ != nullptr) cudaFree(data_);
-  release();
-}
-
-PinnedBuffer::PinnedBuffer(const std::string& purpose, int64_t bytes) {
+void* allocate_pinned(const std::string& purpose, int64_t bytes) {
   ESM_CHECK(bytes >= 0, "{}: {} bytes", purpose, bytes);
-  if (bytes == 0) return;
-  const cudaError_t status = cudaHostAlloc(&data_, static_cast<size_t>(bytes), cudaHostAllocDefault);
+  if (bytes == 0) return nullptr;
+  void* data = nullptr;
+  const cudaError_t status = cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocDefault);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    data_ = nullptr;
     throw OutOfMemory(fmt::format("out of page-locked host memory: {} wanted for {}", human_bytes(bytes), purpose),
                       bytes);
   }
   ESM_CUDA(status);
-  std::memset(data_, 0, static_cast<size_t>(bytes));
-  bytes_ = bytes;
+  std::memset(data, 0, static_cast<size_t>(bytes));
+  return data;
 }
 
-void PinnedBuffer::reset() noexcept {
-  if (data_ != nullptr) cudaFreeHost(data_);
-  release();
-}
+}  // namespace
+
+DeviceBuffer::DeviceBuffer(const std::string& purpose, int64_t bytes)
+    : Buffer(allocate_device(purpose, bytes), bytes, [](void* data) noexcept { cudaFree(data); }) {}
+
+PinnedBuffer::PinnedBuffer(const std::string& purpose, int64_t bytes)
+    : Buffer(allocate_pinned(purpose, bytes), bytes, [](void* data) noexcept { cudaFreeHost(data); }) {}
 
 }  // namespace esm::device

@@ -25,18 +25,19 @@ DeviceBuffer::DeviceBuffer(const std::string& purpose, int64_t bytes) {
   fail<DeviceError>("this program was built without CUDA: no device memory for {} ({} bytes)", purpose, bytes);
 }
 
-void DeviceBuffer::reset() noexcept {}
+namespace {
 
-PinnedBuffer::PinnedBuffer(const std::string& purpose, int64_t bytes) : bytes_(bytes) {
+void* allocate_zeros(const std::string& purpose, int64_t bytes) {
   ESM_CHECK(bytes >= 0, "{}: {} bytes", purpose, bytes);
-  if (bytes == 0) return;
-  data_ = ::operator new(static_cast<size_t>(bytes), kAlignment);
-  std::memset(data_, 0, static_cast<size_t>(bytes));
+  if (bytes == 0) return nullptr;
+  void* data = ::operator new(static_cast<size_t>(bytes), kAlignment);
+  std::memset(data, 0, static_cast<size_t>(bytes));
+  return data;
 }
 
-void PinnedBuffer::reset() noexcept {
-  if (data_ != nullptr) ::operator delete(data_, kAlignment);
-  release();
-}
+}  // namespace
+
+PinnedBuffer::PinnedBuffer(const std::string& purpose, int64_t bytes)
+    : Buffer(allocate_zeros(purpose, bytes), bytes, [](void* data) noexcept { ::operator delete(data, kAlignment); }) {}
 
 }  // namespace esm::device

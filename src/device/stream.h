@@ -42,8 +42,7 @@ class Event {
 /// A queue of device work on the current device that does not wait for the default stream. Move-only.
 class Stream {
  public:
-  enum class Priority { kNormal, kHigh };
-  explicit Stream(Priority priority = Priority::kNormal);
+  Stream();
   ~Stream();
   Stream(Stream&& other) noexcept : stream_(other.stream_) { other.stream_ = nullptr; }
   Stream& operator=(Stream&&) = delete;

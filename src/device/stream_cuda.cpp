@@ -49,12 +49,7 @@ double Event::milliseconds_between(const Event& begin, const Event& end) {
   return ms;
 }
 
-Stream::Stream(Priority priority) {
-  int least = 0, greatest = 0;
-  ESM_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  ESM_CUDA(
-      cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority == Priority::kHigh ? greatest : least));
-}
+Stream::Stream() { ESM_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
 
 Stream::~Stream() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);

@@ -20,7 +20,7 @@ void Event::synchronize() const { no_cuda(); }
 bool Event::done() const { no_cuda(); }
 double Event::milliseconds_between(const Event&, const Event&) { no_cuda(); }
 
-Stream::Stream(Priority) { no_cuda(); }
+Stream::Stream() { no_cuda(); }
 Stream::~Stream() = default;
 void Stream::synchronize() const { no_cuda(); }
 void Stream::wait(const Event&) const { no_cuda(); }

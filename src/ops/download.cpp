@@ -33,12 +33,6 @@ void Download::push(const at::Tensor& value) {
   next_ = (next_ + 1) % slots_.size();
 }
 
-bool Download::ready() const {
-  if (pending_.empty()) return false;
-  const Slot& slot = slots_[pending_.front()];
-  return !slot.copied.has_value() || slot.copied->done();
-}
-
 const std::byte* Download::pop() {
   ESM_CHECK(!pending_.empty(), "no result is on its way");
   const Slot& slot = slots_[pending_.front()];

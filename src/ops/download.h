@@ -22,8 +22,6 @@ class Download {
   /// Queues a copy of `value`, contiguous, as it will be when the stream gets there.
   void push(const at::Tensor& value);
   int64_t pending() const { return static_cast<int64_t>(pending_.size()); }
-  /// True when pop() would not wait.
-  bool ready() const;
   /// The oldest value, valid until the next push(); waits for it.
   const std::byte* pop();
 

@@ -38,16 +38,4 @@ void Replay::clear() {
   recorded_.clear();
 }
 
-int64_t Replay::graphs() const {
-  int64_t count = 0;
-  for (const auto& [key, graph] : recorded_) count += graph.has_value() ? 1 : 0;
-  return count;
-}
-
-int64_t Replay::nodes() const {
-  int64_t count = 0;
-  for (const auto& [key, graph] : recorded_) count += graph.has_value() ? graph->nodes() : 0;
-  return count;
-}
-
 }  // namespace esm::ops

@@ -31,10 +31,6 @@ class Replay {
   /// Forgets all graphs: whenever memory that they use has moved.
   void clear();
 
-  /// Graphs held, and kernels, copies and so on in all of them.
-  int64_t graphs() const;
-  int64_t nodes() const;
-
  private:
   Context context_;
   std::unique_ptr<GraphPool> pool_;                       // null: no graphs

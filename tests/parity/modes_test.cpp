@@ -6,22 +6,7 @@
 #include "support/torch.h"
 
 namespace esm::test {
-namespace {
-
 using precision::Precision;
-
-data::Batch some_batch(uint64_t seed = 1) {
-  return make_batch(
-      {random_row(seed, 60), random_row(seed + 1, 1), random_row(seed + 2, 33), random_row(seed + 3, 101)});
-}
-
-std::vector<std::vector<uint8_t>> gradients(models::Model& model) {
-  std::vector<std::vector<uint8_t>> result;
-  for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kGrad)));
-  return result;
-}
-
-}  // namespace
 
 TEST_CASE("BF16 loss and gradients are as near to exact ones as those of an independent BF16 program") {
   struct Case {
@@ -63,7 +48,7 @@ TEST_CASE("recompute changes no bit") {
     for (int times = 0; times < 2; ++times) {  // the second time over what the first has left in shared buffers
       repeats.zero_grad();
       CHECK(repeats.forward_backward(batch).loss_sum == loss);
-      CHECK(gradients(repeats) == gradients(keeps));
+      CHECK(gradient_bytes(repeats) == gradient_bytes(keeps));
     }
     CHECK(kept(repeats, feed_forward) * config.layers == kept(keeps, feed_forward));
     CHECK(kept(repeats, attention) * (recompute == nn::Recompute::kFull ? config.layers : 1) == kept(keeps, attention));
@@ -77,10 +62,10 @@ TEST_CASE("the same step twice gives the same bits") {
   models::Esm2 model =
       random_model(small_config(2, 2, 32), {.precision = precision, .tokens_per_batch = batch.budget()}, 3, threads);
   const double loss = model.forward_backward(batch).loss_sum;
-  const auto first = gradients(model);
+  const auto first = gradient_bytes(model);
   model.zero_grad();
   CHECK(model.forward_backward(batch).loss_sum == loss);
-  CHECK(gradients(model) == first);
+  CHECK(gradient_bytes(model) == first);
 }
 
 TEST_CASE("gradients of micro-batches add up") {
@@ -115,20 +100,20 @@ TEST_CASE("a batch smaller than the model's budget gives the same bits as a mode
   if (!training) return;
   exact.forward_backward(batch);
   large.forward_backward(batch);
-  CHECK(gradients(exact) == gradients(large));
+  CHECK(gradient_bytes(exact) == gradient_bytes(large));
 }
 
 TEST_CASE("a batch with nothing scored adds nothing") {
   data::Batch batch = some_batch();
   models::Esm2 model = random_model(small_config(1, 2, 16), {.tokens_per_batch = batch.budget()});
-  const auto before = gradients(model);
+  const auto before = gradient_bytes(model);
   batch.scored_rows.clear();
   batch.targets.clear();
   const models::LossSums sums = model.forward_backward(batch);
   CHECK(sums.loss_sum == 0);
   CHECK(sums.n_scored == 0);
   CHECK(model.evaluate(batch).loss_sum == 0);
-  CHECK(gradients(model) == before);
+  CHECK(gradient_bytes(model) == before);
 }
 
 TEST_CASE("every row may be scored: the head works in chunks") {

@@ -17,17 +17,6 @@ namespace {
 
 using precision::Precision;
 
-data::Batch some_batch(uint64_t seed = 1) {
-  return make_batch(
-      {random_row(seed, 60), random_row(seed + 1, 1), random_row(seed + 2, 33), random_row(seed + 3, 101)});
-}
-
-std::vector<std::vector<uint8_t>> gradient_bytes(models::Model& model) {
-  std::vector<std::vector<uint8_t>> result;
-  for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kGrad)));
-  return result;
-}
-
 void check_gradients(models::Model& actual, models::Model& expected, const Tolerance& tolerance) {
   for (size_t u = 0; u < expected.units().size(); ++u)
     for (size_t i = 0; i < expected.units()[u]->entries().size(); ++i)

@@ -113,11 +113,7 @@ TEST_CASE("what is not finite is found on the device, by name, and changes nothi
   const bool graphs = GENERATE(false, true);
   models::Esm2 model = random_model(gpu(), small_config(2, 2, 16), {.tokens_per_batch = kTokens, .graphs = graphs});
   train::Optimizer optimizer(gpu(), model.units(), {}, {.graphs = graphs});
-  const auto weights = [&] {
-    std::vector<std::vector<uint8_t>> result;
-    for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kMaster)));
-    return result;
-  };
+  const auto weights = [&] { return unit_bytes(model, nn::Role::kMaster); };
   for (int i = 0; i < 3; ++i) CHECK(!one_step(gpu(), model, optimizer, batch_number(0), 1e-3).skipped);
   const auto before = weights();
   train::StepQueue queue(gpu(), optimizer);

@@ -60,4 +60,10 @@ inline Row random_row(uint64_t seed, int64_t length) {
   return row;
 }
 
+/// Four proteins of 60, 1, 33 and 101 tokens, 256 with the dummy.
+inline data::Batch some_batch(uint64_t seed = 1) {
+  return make_batch(
+      {random_row(seed, 60), random_row(seed + 1, 1), random_row(seed + 2, 33), random_row(seed + 3, 101)});
+}
+
 }  // namespace esm::test

@@ -4,6 +4,7 @@
 
 #include "base/philox.h"
 #include "models/esm2.h"
+#include "support/torch.h"
 
 namespace esm::test {
 
@@ -51,6 +52,17 @@ inline models::Esm2Config small_config(int64_t layers, int64_t heads, int64_t he
   config.heads = heads;
   config.hidden = heads * head_dim;
   return config;
+}
+
+/// The flat buffer of each unit.
+inline std::vector<std::vector<uint8_t>> unit_bytes(models::Model& model, nn::Role role) {
+  std::vector<std::vector<uint8_t>> result;
+  for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(role)));
+  return result;
+}
+
+inline std::vector<std::vector<uint8_t>> gradient_bytes(models::Model& model) {
+  return unit_bytes(model, nn::Role::kGrad);
 }
 
 }  // namespace esm::test

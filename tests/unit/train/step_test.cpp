@@ -11,7 +11,7 @@
 namespace esm::test {
 namespace {
 
-data::Batch some_batch() { return make_batch({random_row(1, 60), random_row(2, 33)}); }
+data::Batch small_batch() { return make_batch({random_row(1, 60), random_row(2, 33)}); }
 
 void spoil(models::Model& model, const std::string& name) {
   for (nn::UnitStorage* unit : model.units())
@@ -19,18 +19,14 @@ void spoil(models::Model& model, const std::string& name) {
   model.sync_compute();
 }
 
-std::vector<std::vector<uint8_t>> weights(models::Model& model) {
-  std::vector<std::vector<uint8_t>> result;
-  for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kMaster)));
-  return result;
-}
+std::vector<std::vector<uint8_t>> weights(models::Model& model) { return unit_bytes(model, nn::Role::kMaster); }
 
 }  // namespace
 
 TEST_CASE("a step tells what it did") {
   models::Esm2 model = random_model(small_config(2, 2, 8), {.tokens_per_batch = 128});
   train::Optimizer optimizer({}, model.units(), {});
-  const data::Batch batch = some_batch();
+  const data::Batch batch = small_batch();
   const double loss = model.evaluate(batch).loss_sum;
   for (int64_t updates = 1; updates <= 3; ++updates) {
     const train::StepOutcome got = one_step({}, model, optimizer, batch, 1e-3);
@@ -45,35 +41,31 @@ TEST_CASE("a step tells what it did") {
 
 TEST_CASE("what gradients held before a step does not matter, with and without scored rows at first") {
   models::Esm2 model = random_model(small_config(2, 2, 8), {.tokens_per_batch = 128});
-  data::Batch silent = some_batch();
+  data::Batch silent = small_batch();
   silent.scored_rows.clear();
   silent.targets.clear();
-  const auto gradients = [&] {
-    std::vector<std::vector<uint8_t>> result;
-    for (nn::UnitStorage* unit : model.units()) result.push_back(bytes(unit->flat(nn::Role::kGrad)));
-    return result;
-  };
+  const auto gradients = [&] { return gradient_bytes(model); };
   const auto leave = [&](double value) {
     for (nn::UnitStorage* unit : model.units())
       for (size_t i = 0; i < unit->entries().size(); ++i) unit->view(nn::Role::kGrad, i).fill_(value);
   };
   model.zero_grad();
-  model.accumulate(some_batch());
+  model.accumulate(small_batch());
   const auto one = gradients();
-  model.accumulate(some_batch());
+  model.accumulate(small_batch());
   const auto two = gradients();
 
   leave(NAN);
   model.begin_step();
-  model.accumulate(some_batch());
+  model.accumulate(small_batch());
   CHECK(gradients() == one);
-  model.accumulate(some_batch());
+  model.accumulate(small_batch());
   CHECK(gradients() == two);
 
   leave(7);
   model.begin_step();
   model.accumulate(silent);
-  model.accumulate(some_batch());
+  model.accumulate(small_batch());
   CHECK(gradients() == one);
 
   leave(7);
@@ -86,11 +78,11 @@ TEST_CASE("what gradients held before a step does not matter, with and without s
 TEST_CASE("a step that is not finite changes no weight and names the parameter") {
   models::Esm2 model = random_model(small_config(2, 2, 8), {.tokens_per_batch = 128});
   train::Optimizer optimizer({}, model.units(), {});
-  one_step({}, model, optimizer, some_batch(), 1e-3);
+  one_step({}, model, optimizer, small_batch(), 1e-3);
   const auto before = weights(model);
 
   model.begin_step();
-  model.accumulate(some_batch());
+  model.accumulate(small_batch());
   for (nn::UnitStorage* unit : model.units())
     if (unit->find("layers.1.ffn.fc1.weight") >= 0)
       unit->view(nn::Role::kGrad, "layers.1.ffn.fc1.weight").view({-1}).select(0, -1).fill_(INFINITY);
@@ -104,7 +96,7 @@ TEST_CASE("a step that is not finite changes no weight and names the parameter")
   CHECK(weights(model) == before);
 
   spoil(model, "head.bias");
-  const train::StepOutcome spoiled = one_step({}, model, optimizer, some_batch(), 1e-3);
+  const train::StepOutcome spoiled = one_step({}, model, optimizer, small_batch(), 1e-3);
   CHECK(spoiled.skipped);
   CHECK(!spoiled.nonfinite.empty());
 }
@@ -112,7 +104,7 @@ TEST_CASE("a step that is not finite changes no weight and names the parameter")
 TEST_CASE("a batch without scored rows is skipped, not called not finite") {
   models::Esm2 model = random_model(small_config(1, 2, 8), {.tokens_per_batch = 128});
   train::Optimizer optimizer({}, model.units(), {});
-  data::Batch batch = some_batch();
+  data::Batch batch = small_batch();
   batch.scored_rows.clear();
   batch.targets.clear();
   const train::StepOutcome got = one_step({}, model, optimizer, batch, 1e-3);
@@ -126,7 +118,7 @@ TEST_CASE("outcomes come out in order, a full queue is refused") {
   train::StepQueue queue({}, optimizer);
   for (int64_t i = 0; i < train::StepQueue::kSlots; ++i) {
     model.begin_step();
-    model.accumulate(some_batch());
+    model.accumulate(small_batch());
     optimizer.update(model.loss_sums(), 1e-3, 1.0);
     queue.push({.step = i + 1});
   }
