@@ -114,7 +114,7 @@ std::string epilogue_text(const bench::NamedGemm& gemm) {
   std::string text = gemm.desc.epilogue == device::GemmEpilogue::kBias ? "bias" : "";
   if (gemm.separate_c) text += " +C";
   if (gemm.desc.accumulate && !gemm.separate_c) text += "+=";
-  if (gemm.desc.d == DType::kF32 && gemm.desc.operands != DType::kF32) text += " fp32";
+  if (gemm.desc.d == DType::kF32 && gemm.desc.a != DType::kF32) text += " fp32";
   return text;
 }
 

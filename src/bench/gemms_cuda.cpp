@@ -30,7 +30,7 @@ Operands make_operands(const std::vector<NamedGemm>& gemms, cudaStream_t stream)
     if (g.epilogue == device::GemmEpilogue::kBias) bias = std::max(bias, g.m);
   }
   const auto up = [](int64_t n) { return (n + 7) / 8 * 8; };
-  const DType type = gemms.front().desc.operands;
+  const DType type = gemms.front().desc.a;
   const RandomValues values;
   Operands operands{.a = values.make("the operands of the products", type, up(a), stream),
                     .b = values.make("the operands of the products", type, up(b), stream),

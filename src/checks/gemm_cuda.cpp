@@ -20,7 +20,7 @@ std::vector<double> doubles(const std::vector<float>& x) { return {x.begin(), x.
 class Problem {
  public:
   Problem(const GemmCase& test, Random& random)
-      : test_(test), a_(test.desc.operands, a_values(random)), b_(test.desc.operands, b_values(random)) {
+      : test_(test), a_(test.desc.a, a_values(random)), b_(test.desc.b, b_values(random)) {
     const GemmDesc& g = test.desc;
     const int64_t d_elements = g.ldd * g.n;
     if (test.c != GemmC::kNone) c_host_ = random.normals(d_elements, 3);

@@ -29,7 +29,7 @@ inline std::vector<GemmCase> gemm_cases() {
     const char* epilogue = desc.epilogue == GemmEpilogue::kBias           ? " bias"
                            : desc.epilogue == GemmEpilogue::kBiasGradient ? " dbias"
                                                                           : "";
-    cases.push_back({fmt::format("{} {}->{} m{} n{} k{}{}{}", role, dtype_name(desc.operands), dtype_name(desc.d),
+    cases.push_back({fmt::format("{} {}->{} m{} n{} k{}{}{}", role, dtype_name(desc.a), dtype_name(desc.d),
                                  desc.m, desc.n, desc.k, epilogue, mode),
                      desc, c, may_lack});
   };
