@@ -8,6 +8,7 @@
 #include "checks/gemm.h"
 #include "checks/kernels.h"
 #include "device/architectures.h"
+#include "device/gemm_fp8.h"
 #include "device/memory.h"
 #include "device/properties.h"
 #include "device/versions.h"
@@ -166,6 +167,10 @@ void inspect_devices(Verdicts& verdicts, const DoctorOptions& options) {
   for (const std::string& family : checks::kernel_families())
     checks.run_group(family, [&] { return checks::check_kernels(family, ++seed); });
   checks.run_group("gemm", [&] { return checks::check_gemms(++seed); });
+  if (device::properties(index).compute_capability >= device::kLeastFp8Capability)
+    checks.run_group("gemm fp8", [&] { return checks::check_fp8_gemms(++seed); });
+  else
+    verdicts.add(Verdict::kSkipped, "gemm fp8", fmt::format("cuda:{} has no FP8 tensor cores", index));
   checks.run("GPU attention",
              [&] { add_attention(verdicts, "GPU attention", ops::check_cuda_attention(index, ++seed), options); });
   checks.run("device copy", [&] { copy_ceiling(verdicts); });

@@ -17,17 +17,6 @@ std::string_view epilogue_name(GemmEpilogue epilogue) {
   return "";
 }
 
-std::string_view scale_name(GemmScale scale) {
-  switch (scale) {
-    case GemmScale::kNone: return "none";
-    case GemmScale::kTensor: return "tensor";
-    case GemmScale::kOuterVector: return "outer";
-    case GemmScale::kVector128: return "vector128";
-    case GemmScale::kBlock128: return "block128";
-  }
-  return "";
-}
-
 void check_operands(const GemmDesc& desc, const std::string& what) {
   if (desc.fp8()) {
     const std::string obstacle = fp8_obstacle(desc);
@@ -43,6 +32,17 @@ void check_operands(const GemmDesc& desc, const std::string& what) {
 }
 
 }  // namespace
+
+std::string_view scale_name(GemmScale scale) {
+  switch (scale) {
+    case GemmScale::kNone: return "none";
+    case GemmScale::kTensor: return "tensor";
+    case GemmScale::kOuterVector: return "outer";
+    case GemmScale::kVector128: return "vector128";
+    case GemmScale::kBlock128: return "block128";
+  }
+  return "";
+}
 
 size_t GemmDescHash::operator()(const GemmDesc& desc) const noexcept {
   uint64_t hash = 0x9e3779b97f4a7c15ull;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/dtype.h"
 
@@ -54,6 +55,9 @@ struct GemmDesc {
   DType bias_type() const { return fp8() ? DType::kBF16 : d; }
   double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
+
+/// "tensor", "outer", "vector128", "block128".
+std::string_view scale_name(GemmScale scale);
 
 struct GemmDescHash {
   size_t operator()(const GemmDesc& desc) const noexcept;

@@ -58,6 +58,15 @@ std::string fp8_obstacle(const GemmDesc& g) {
   return scale_obstacle(g);
 }
 
+std::string fp8_device_obstacle(const GemmDesc& g, int capability) {
+  if (!g.fp8()) return "";
+  const std::string device = fmt::format("compute capability {}.{}", capability / 10, capability % 10);
+  if (capability < kLeastFp8Capability) return device + " has no FP8 tensor cores";
+  if ((g.scale_a != GemmScale::kTensor || g.scale_b != GemmScale::kTensor) && capability != 90)
+    return device + " takes one scale a tensor only";
+  return "";
+}
+
 int64_t scale_count(GemmScale scale, int64_t rows, int64_t k) {
   switch (scale) {
     case GemmScale::kNone: return 0;

@@ -18,6 +18,12 @@ namespace esm::device {
 /// GemmContext::supported() tells.
 std::string fp8_obstacle(const GemmDesc& desc);
 
+/// Least compute capability (90 for 9.0) with FP8 tensor cores.
+inline constexpr int kLeastFp8Capability = 89;
+/// What devices of that compute capability lack for `desc`, as NVIDIA's manual has it; empty when nothing is known: one
+/// scale a tensor from 8.9 on, all other modes on 9.0 only.
+std::string fp8_device_obstacle(const GemmDesc& desc, int capability);
+
 /// FP32 factors of an operand whose `rows` (m for A, n for B) have k elements each. kTensor: 1; kOuterVector: [rows];
 /// kVector128: [k / 128, rows]; kBlock128: [rows / 128, k / 128 padded to a multiple of 4]; both quotients rounded up.
 int64_t scale_count(GemmScale scale, int64_t rows, int64_t k);
