@@ -40,7 +40,8 @@ struct GemmError {
 /// products of 32 elements and the sum so far to the largest of them and drop what is below 2^-13 of its power of two
 /// (DeepSeek-V3 report, section 3.5.2). Of up to 33 addends of random sign each loses up to 2^-13, 2^-13/sqrt(3) in the
 /// L2 mean; K/32 such additions leave 2^-13 sqrt(K/3) of the sum. Twice that is allowed, for sums of unlike addends,
-/// with K at most 128 when every 128 elements are added up in FP32 (without fast accumulation).
+/// with K at most 128 when every 128 elements are added up in FP32 (without fast accumulation). Products of two FP8
+/// values have at most 8 bits, so that many lose nothing: on normal values the model loses a tenth of the bound.
 double fp8_sum_bound(const device::GemmDesc& desc);
 
 /// Elementwise, with u = 2^-8 for BF16: some cuBLASLt kernels store A B, A B + bias or A B + C in D's type before they

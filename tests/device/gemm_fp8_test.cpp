@@ -166,6 +166,25 @@ void check_plans(uint64_t seed, Report& report, cudaStream_t stream) {
              fmt::format("{} of {} reused", gemm.plans_reused(), timed));
 }
 
+/// Timing combines settings of proposals: none of them may turn split accumulation into fast one.
+void check_timed_sums(uint64_t seed, Report& report, cudaStream_t stream) {
+  GemmContext gemm({});
+  for (const bool fast : {false, true}) {
+    const Product product(Fp8WgradGemm{.tokens = 65536,
+                                       .out = 64,
+                                       .in = 64,
+                                       .dy_t = {.dtype = DType::kF8E5M2},
+                                       .fast_accumulation = fast,
+                                       .accumulate = false}
+                              .desc(),
+                          seed, stream);
+    product.run(gemm, stream);
+    const checks::GemmError error = product.error(product.g.k, stream);
+    report.add(fmt::format("timed, {} sums over 65,536", fast ? "fast" : "split"), checks::within(error, product.g),
+               fmt::format("{}, at most {:.2e}", shown(error), checks::gemm_relative_bound(product.g)));
+  }
+}
+
 void check_refusals(GemmContext& gemm, Report& report, cudaStream_t stream) {
   GemmDesc g = forward(false);
   g.transpose_b = true;
@@ -199,6 +218,7 @@ int main() {
     check_scales(gemm, seed, report, stream.get());
     check_refusals(gemm, report, stream.get());
     check_plans(seed, report, stream.get());
+    check_timed_sums(seed, report, stream.get());
   } catch (const std::exception& error) {
     report.add("program ran to its end", false, error.what());
   }
