@@ -189,8 +189,9 @@ int gemm(int argc, char** argv) {
       .flag(accuracy, "--accuracy",
             "Instead of times: what FP8 sums over all tokens of a micro-batch lose with fast and split accumulation.")
       .settings<train::RunConfig>(overrides)
-      .example("esmtrain bench gemm --config configs/esm2_650m.yaml", "")
-      .example("esmtrain bench gemm --config configs/esm2_650m.yaml --accuracy --data.tokens_per_batch 65536", "");
+      .example("esmtrain bench gemm --config configs/esm2_650m.yaml", "the products of 650M")
+      .example("esmtrain bench gemm --config configs/esm2_650m.yaml --accuracy --data.tokens_per_batch 65536",
+               "sums of 65,536");
   if (!args.parse(argc, argv)) return 0;
 
   train::RunConfig config;
