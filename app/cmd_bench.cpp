@@ -11,9 +11,12 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "bench/ceilings.h"
+#include "bench/gemm_accuracy.h"
 #include "bench/gemms.h"
 #include "bench/kernels.h"
 #include "config/config.h"
+#include "device/gemm_fp8.h"
+#include "device/properties.h"
 #include "device/versions.h"
 #include "precision/recipe.h"
 #include "train/bench_step.h"
@@ -114,49 +117,105 @@ std::string epilogue_text(const bench::NamedGemm& gemm) {
   std::string text = gemm.desc.epilogue == device::GemmEpilogue::kBias ? "bias" : "";
   if (gemm.separate_c) text += " +C";
   if (gemm.desc.accumulate && !gemm.separate_c) text += "+=";
-  if (gemm.desc.d == DType::kF32 && gemm.desc.operands != DType::kF32) text += " fp32";
+  if (gemm.desc.d == DType::kF32 && gemm.desc.a != DType::kF32) text += " fp32";
   return text;
 }
 
-void print_gemms(const std::vector<bench::GemmTime>& times, double ceiling_tflops) {
+/// Returns the time of an encoder layer's products; 0 when some of them were not timed.
+double print_gemms(const std::vector<bench::GemmTime>& times, double ceiling_tflops) {
   fmt::print("{:<18} {:>6} {:>6} {:>6}  {:<10} {:>9} {:>8} {:>9} {:>8} {:>8}  {}\n", "product", "m", "n", "k",
              "epilogue", "first us", "TFLOP/s", "chosen us", "TFLOP/s", "ceiling", "choice");
   double flops = 0, first_us = 0, chosen_us = 0;
+  bool all = true;
   const auto share = [&](double tflops) { return fmt::format("{:.0f} %", 100 * tflops / ceiling_tflops); };
   for (const bench::GemmTime& t : times) {
     const device::GemmDesc& g = t.gemm.desc;
-    fmt::print("{:<18} {:>6} {:>6} {:>6}  {:<10} {:>9.1f} {:>8.0f} {:>9.1f} {:>8.0f} {:>8}  {} of {}\n", t.gemm.name,
-               g.m, g.n, g.k, epilogue_text(t.gemm), t.first_us, t.first_tflops(), t.chosen_us, t.chosen_tflops(),
-               share(t.chosen_tflops()), t.chosen, t.candidates);
+    const std::string head =
+        fmt::format("{:<18} {:>6} {:>6} {:>6}  {:<10}", t.gemm.name, g.m, g.n, g.k, epilogue_text(t.gemm));
+    if (!t.lacking.empty()) {
+      fmt::print("{} not timed: {}\n", head, t.lacking);
+      all = false;
+      continue;
+    }
+    fmt::print("{} {:>9.1f} {:>8.0f} {:>9.1f} {:>8.0f} {:>8}  {} of {}\n", head, t.first_us, t.first_tflops(),
+               t.chosen_us, t.chosen_tflops(), share(t.chosen_tflops()), t.chosen, t.candidates);
     if (!t.gemm.in_layer) continue;
     flops += g.flops();
     first_us += t.first_us;
     chosen_us += t.chosen_us;
   }
+  if (!all) return 0;
   const double first = flops / first_us * 1e-6, chosen = flops / chosen_us * 1e-6;
   fmt::print("{:<18} {:>6} {:>6} {:>6}  {:<10} {:>9.1f} {:>8.0f} {:>9.1f} {:>8.0f} {:>8}\n", "encoder layer", "", "",
              "", "", first_us, first, chosen_us, chosen, share(chosen));
+  return chosen_us;
+}
+
+void print_fp8_gemms(const bench::ModelShape& shape, double plain_us) {
+  const bench::Fp8GemmCeiling ceiling = bench::measure_fp8_gemm();
+  fmt::print("\nceiling in FP8: {:.0f} TFLOP/s with fast, {:.0f} with split accumulation, product of {}^3\n",
+             ceiling.fast_tflops, ceiling.split_tflops, bench::GemmCeiling::kSize);
+  for (const bench::Fp8Mode& mode : bench::fp8_modes()) {
+    fmt::print("\nFP8, {}\n", mode.name);
+    const double us = print_gemms(bench::time_gemms(bench::model_fp8_gemms(shape, mode)),
+                                  mode.fast_accumulation ? ceiling.fast_tflops : ceiling.split_tflops);
+    if (us > 0 && plain_us > 0) fmt::print("{:.2f} times as fast as without FP8\n", plain_us / us);
+  }
+}
+
+void print_accuracy(const bench::ModelShape& shape) {
+  fmt::print(
+      "weight gradients of {} x {} over k tokens, E4M3 x E5M2 -> FP32, against exact sums over the same FP8 values\n"
+      "(relative L2; worst element over the root mean square; mean loss towards zero; and what quantizing costs)\n",
+      4 * shape.hidden, shape.hidden);
+  fmt::print("{:<24} {:>7}  {:>9} {:>9} {:>9}  {:>9} {:>9} {:>9}  {:>9}\n", "inputs", "k", "fast L2", "worst",
+             "to zero", "split L2", "worst", "to zero", "quantized");
+  for (const bench::GemmAccuracy& a : bench::measure_gemm_accuracy(shape.hidden, shape.tokens))
+    fmt::print("{:<24} {:>7}  {:>9.2e} {:>9.2e} {:>9.1e}  {:>9.2e} {:>9.2e} {:>9.1e}  {:>9.2e}\n", a.inputs, a.k,
+               a.fast.relative_l2, a.fast.worst, a.fast.toward_zero, a.split.relative_l2, a.split.worst,
+               a.split.toward_zero, a.quantization);
 }
 
 int gemm(int argc, char** argv) {
-  std::string path;
+  std::string path, formats = "all";
+  bool accuracy = false;
   std::vector<config::Override> overrides;
   Args args("bench gemm",
             "Times the matrix products of a config's encoder layer and head: cuBLASLt's first proposal against the one "
-            "that timing chooses, as in a run, and both against a square product of 8192.");
+            "that timing chooses, as in a run, and both against a square product of 8192. Then those of the encoder "
+            "layer in FP8: modes of scales, fast and split accumulation.");
   args.option(path, "--config", "CONFIG", "YAML file.", Args::kRequired)
+      .choice(formats, "--formats", {"all", "plain", "fp8"}, "plain: without FP8; fp8: only that.")
+      .flag(accuracy, "--accuracy",
+            "Instead of times: what FP8 sums over all tokens of a micro-batch lose with fast and split accumulation.")
       .settings<train::RunConfig>(overrides)
-      .example("esmtrain bench gemm --config configs/esm2_650m.yaml", "");
+      .example("esmtrain bench gemm --config configs/esm2_650m.yaml", "the products of 650M")
+      .example("esmtrain bench gemm --config configs/esm2_650m.yaml --accuracy --data.tokens_per_batch 65536",
+               "sums of 65,536");
   if (!args.parse(argc, argv)) return 0;
 
   train::RunConfig config;
   config::load(config, path, overrides);
   const bench::ModelShape shape = shape_of(config);
   require_device("bench gemm");
-  const double ceiling = bench::measure_gemm().tflops;
-  fmt::print("{}\nceiling: {:.0f} TFLOP/s, bf16 product of {}^3\n", shape_text(shape), ceiling,
-             bench::GemmCeiling::kSize);
-  print_gemms(bench::time_gemms(shape), ceiling);
+  if (accuracy) {
+    fmt::print("{}\n", shape_text(shape));
+    print_accuracy(shape);
+    return 0;
+  }
+  double plain_us = 0;
+  fmt::print("{}\n", shape_text(shape));
+  if (formats != "fp8") {
+    const double ceiling = bench::measure_gemm().tflops;
+    fmt::print("ceiling: {:.0f} TFLOP/s, bf16 product of {}^3\n", ceiling, bench::GemmCeiling::kSize);
+    plain_us = print_gemms(bench::time_gemms(bench::model_gemms(shape)), ceiling);
+  }
+  if (formats == "plain") return 0;
+  const device::Properties device = device::properties(0);
+  if (device.compute_capability < device::kLeastFp8Capability)
+    fmt::print("\n{} has no FP8 tensor cores\n", device.name);
+  else
+    print_fp8_gemms(shape, plain_us);
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "checks/gemm.h"
 #include "checks/kernels.h"
 #include "device/architectures.h"
+#include "device/gemm_fp8.h"
 #include "device/memory.h"
 #include "device/properties.h"
 #include "device/versions.h"
@@ -134,6 +135,15 @@ void gemm_ceiling(Verdicts& verdicts) {
                 .numbers = {{"tflops", ceiling.tflops}}});
 }
 
+void fp8_gemm_ceiling(Verdicts& verdicts) {
+  const bench::Fp8GemmCeiling ceiling = bench::measure_fp8_gemm();
+  verdicts.add({.verdict = Verdict::kOk,
+                .name = "FP8 product",
+                .detail = fmt::format("{:.0f} TFLOP/s at {}^3 with fast accumulation, {:.0f} with split",
+                                      ceiling.fast_tflops, bench::GemmCeiling::kSize, ceiling.split_tflops),
+                .numbers = {{"fast_tflops", ceiling.fast_tflops}, {"split_tflops", ceiling.split_tflops}}});
+}
+
 }  // namespace
 
 void inspect_devices(Verdicts& verdicts, const DoctorOptions& options) {
@@ -166,10 +176,16 @@ void inspect_devices(Verdicts& verdicts, const DoctorOptions& options) {
   for (const std::string& family : checks::kernel_families())
     checks.run_group(family, [&] { return checks::check_kernels(family, ++seed); });
   checks.run_group("gemm", [&] { return checks::check_gemms(++seed); });
+  const bool fp8 = device::properties(index).compute_capability >= device::kLeastFp8Capability;
+  if (fp8)
+    checks.run_group("gemm fp8", [&] { return checks::check_fp8_gemms(++seed); });
+  else
+    verdicts.add(Verdict::kSkipped, "gemm fp8", fmt::format("cuda:{} has no FP8 tensor cores", index));
   checks.run("GPU attention",
              [&] { add_attention(verdicts, "GPU attention", ops::check_cuda_attention(index, ++seed), options); });
   checks.run("device copy", [&] { copy_ceiling(verdicts); });
   checks.run("BF16 product", [&] { gemm_ceiling(verdicts); });
+  if (fp8) checks.run("FP8 product", [&] { fp8_gemm_ceiling(verdicts); });
 }
 
 }  // namespace esm::app

@@ -22,4 +22,12 @@ struct GemmCeiling {
 };
 GemmCeiling measure_gemm();
 
+/// The same with E4M3 operands, one scale a tensor, and a BF16 result.
+struct Fp8GemmCeiling {
+  double fast_tflops = 0;   // sums kept in the tensor cores
+  double split_tflops = 0;  // sums added up in FP32
+};
+/// DeviceError when the device has no FP8 tensor cores.
+Fp8GemmCeiling measure_fp8_gemm();
+
 }  // namespace esm::bench

@@ -58,4 +58,29 @@ GemmCeiling measure_gemm() {
   return {.tflops = product.desc().flops() / us * 1e-6};
 }
 
+Fp8GemmCeiling measure_fp8_gemm() {
+  constexpr int64_t n = GemmCeiling::kSize;
+  int index = 0;
+  ESM_CUDA(cudaGetDevice(&index));
+  const device::Stream stream;
+  const device::DeviceBuffer x = make_fp8_values("a measured product", DType::kF8E4M3, n * n, 1, stream.get());
+  const device::DeviceBuffer weight = make_fp8_values("a measured product", DType::kF8E4M3, n * n, 2, stream.get());
+  const device::DeviceBuffer y("a measured product", 2 * n * n);
+  const device::DeviceBuffer flush("a cache flush", 2 * device::properties(index).l2_bytes);
+  const float one = 1;
+  const device::DeviceBuffer scale = make_repeated("a scale", &one, sizeof one, sizeof one, stream.get());
+  device::GemmContext gemm({});
+  const auto product = [&](bool fast) {
+    gemm.run(device::Fp8ForwardGemm{.tokens = n, .out = n, .in = n, .fast_accumulation = fast},
+             {.x = {.values = x.get(), .scale = scale.as<float>()},
+              .weight = {.values = weight.get(), .scale = scale.as<float>()},
+              .y = y.get()},
+             stream.get());
+  };
+  const std::vector<double> us =
+      median_us(stream.get(), kRounds, flush, {[&] { product(true); }, [&] { product(false); }});
+  const double flops = 2.0 * n * n * n;
+  return {.fast_tflops = flops / us[0] * 1e-6, .split_tflops = flops / us[1] * 1e-6};
+}
+
 }  // namespace esm::bench

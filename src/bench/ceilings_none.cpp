@@ -10,5 +10,6 @@ namespace {
 
 CopyRates measure_copy() { no_cuda(); }
 GemmCeiling measure_gemm() { no_cuda(); }
+Fp8GemmCeiling measure_fp8_gemm() { no_cuda(); }
 
 }  // namespace esm::bench

@@ -1,5 +1,6 @@
 // Times of the matrix products of a training step on the current device.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "bench/model_shape.h"
@@ -8,6 +9,7 @@ namespace esm::bench {
 
 struct GemmTime {
   NamedGemm gemm;
+  std::string lacking;   // why it was not timed: what FP8 or this device cannot do; empty: it was
   double first_us = 0;   // cuBLASLt's first proposal, median, caches flushed before every run
   double chosen_us = 0;  // the proposal that timing chose, as in a run
   int candidates = 0;    // proposals that were timed
@@ -16,8 +18,7 @@ struct GemmTime {
   double chosen_tflops() const { return gemm.desc.flops() / chosen_us * 1e-6; }
 };
 
-/// model_gemms(shape) on random values; takes tenths of a second a product. DeviceError when there is no device or too
-/// little memory.
-std::vector<GemmTime> time_gemms(const ModelShape& shape);
+/// On random values; takes up to two seconds a product. DeviceError when there is no device or too little memory.
+std::vector<GemmTime> time_gemms(const std::vector<NamedGemm>& gemms);
 
 }  // namespace esm::bench

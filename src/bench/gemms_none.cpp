@@ -3,7 +3,7 @@
 
 namespace esm::bench {
 
-std::vector<GemmTime> time_gemms(const ModelShape&) {
+std::vector<GemmTime> time_gemms(const std::vector<NamedGemm>&) {
   fail<DeviceError>("this program was built without CUDA: it has no cuBLASLt to measure");
 }
 

@@ -1,11 +1,12 @@
 // The sizes of a training step that its kernels and matrix products have.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
-#include "device/gemm_desc.h"
+#include "device/gemm_fp8.h"
 
 namespace esm::bench {
 
@@ -36,5 +37,18 @@ struct NamedGemm {
 /// The products of one encoder layer (four linears, three roles each) and of the head, as the model calls them: bias
 /// and residual in the forward epilogue, weight gradients accumulated in FP32, logits in FP32.
 std::vector<NamedGemm> model_gemms(const ModelShape& shape);
+
+/// A way to multiply in FP8.
+struct Fp8Mode {
+  const char* name;                // "one scale a tensor, fast accumulation"
+  device::GemmScale weight, rest;  // in wgrad both sides have `rest`
+  DType gradient;                  // of dY
+  bool fast_accumulation;
+};
+std::span<const Fp8Mode> fp8_modes();
+
+/// The products of one encoder layer in FP8, whether FP8 can take them or not (device::fp8_obstacle()); the weight
+/// gradients accumulated in FP32. The head stays as it is.
+std::vector<NamedGemm> model_fp8_gemms(const ModelShape& shape, const Fp8Mode& mode);
 
 }  // namespace esm::bench

@@ -5,6 +5,7 @@
 
 #include "base/philox.h"
 #include "device/cuda_check.h"
+#include "device/fp8_values.h"
 #include "kernels/cast.h"
 
 namespace esm::bench {
@@ -41,6 +42,28 @@ device::DeviceBuffer RandomValues::make(const char* purpose, DType dtype, int64_
   device::DeviceBuffer buffer(purpose, n * size_of(dtype));
   fill(dtype, n, buffer.get(), stream);
   return buffer;
+}
+
+device::DeviceBuffer make_repeated(const char* purpose, const void* block, int64_t block_bytes, int64_t bytes,
+                                   cudaStream_t stream) {
+  device::DeviceBuffer buffer(purpose, bytes);
+  const auto copy = [&](const void* from, int64_t at, int64_t n, cudaMemcpyKind kind) {
+    ESM_CUDA(cudaMemcpyAsync(buffer.as<char>() + at, from, static_cast<size_t>(n), kind, stream));
+  };
+  copy(block, 0, std::min(block_bytes, bytes), cudaMemcpyHostToDevice);
+  ESM_CUDA(cudaStreamSynchronize(stream));
+  for (int64_t done = block_bytes; done < bytes; done *= 2)
+    copy(buffer.get(), done, std::min(done, bytes - done), cudaMemcpyDeviceToDevice);
+  return buffer;
+}
+
+device::DeviceBuffer make_fp8_values(const char* purpose, DType dtype, int64_t n, uint32_t which, cudaStream_t stream) {
+  std::vector<uint8_t> codes((size_t{1} << 20) + 1);  // odd: no two rows alike
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const PhiloxResult r = philox(4, RandomStream::kSynthetic, i, which);
+    codes[i] = device::fp8_from_float(dtype, 64.0f * static_cast<float>(normal_pair(r.v[0], r.v[1])[0]));
+  }
+  return make_repeated(purpose, codes.data(), static_cast<int64_t>(codes.size()), n, stream);
 }
 
 }  // namespace esm::bench

@@ -22,4 +22,11 @@ class RandomValues {
   device::DeviceBuffer block_;  // FP32
 };
 
+/// A new buffer of `bytes` that repeats `block` over and over; waits for the copy of `block`.
+device::DeviceBuffer make_repeated(const char* purpose, const void* block, int64_t block_bytes, int64_t bytes,
+                                   cudaStream_t stream);
+
+/// A new buffer of n FP8 codes of normal values times 64; `which`: other values.
+device::DeviceBuffer make_fp8_values(const char* purpose, DType dtype, int64_t n, uint32_t which, cudaStream_t stream);
+
 }  // namespace esm::bench

@@ -11,4 +11,8 @@ namespace esm::checks {
 /// of them on the host. A CUDA error ends the group and is told in the result; DeviceError in a build without CUDA.
 CheckGroup check_gemms(uint64_t seed);
 
+/// The same for cases::fp8_gemm_cases(), against FP64 over the same FP8 values and scales: what is measured is the
+/// error of the sums, not that of FP8. Modes of scales that the device need not have are left out where it lacks them.
+CheckGroup check_fp8_gemms(uint64_t seed);
+
 }  // namespace esm::checks

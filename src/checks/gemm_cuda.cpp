@@ -5,7 +5,9 @@
 
 #include "checks/gemm_reference.h"
 #include "checks/harness.h"
+#include "device/fp8_values.h"
 #include "device/gemm.h"
+#include "device/properties.h"
 #include "device/stream.h"
 
 namespace esm::checks {
@@ -16,11 +18,67 @@ using device::GemmContext, device::GemmDesc, device::GemmEpilogue;
 
 std::vector<double> doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 
-/// One case's operands on the host (rounded to their types) and on the device.
+/// Operand A or B on the host (rounded to its type) and on the device.
+struct Operand {
+  DType dtype;
+  device::GemmScale mode;
+  int64_t rows, k, ld;  // FP8: of op(A), or of the transpose of op(B)
+  int64_t elements;
+};
+
+class OperandData {
+ public:
+  OperandData(const Operand& o, Random& random) {
+    std::vector<float> host = random.normals(o.elements);
+    if (device::is_fp8(o.dtype)) {
+      quantize(o, host, random);
+    } else {
+      plain_.emplace(o.dtype, host);
+      values_ = doubles(host);
+    }
+  }
+  const void* get() const { return plain_ ? plain_->get() : codes_->get(); }
+  const float* scale() const { return scale_ ? scale_->get() : nullptr; }
+  const std::vector<double>& values() const { return values_; }
+  const std::vector<float>& scales() const { return scales_; }
+
+ private:
+  /// Each scale another one, so that a scale in the wrong place shows; the values times their scales are normal again.
+  void quantize(const Operand& o, const std::vector<float>& host, Random& random) {
+    for (int64_t i = 0; i < device::scale_count(o.mode, o.rows, o.k); ++i)
+      scales_.push_back(random.uniform(0.015f, 0.06f));
+    std::vector<uint8_t> codes(host.size());
+    values_.resize(host.size());
+    for (int64_t r = 0; r < o.rows; ++r)
+      for (int64_t i = 0; i < o.k; ++i) {
+        const auto at = static_cast<size_t>(r * o.ld + i);
+        const float scale = scales_[static_cast<size_t>(device::scale_index(o.mode, o.rows, o.k, r, i))];
+        codes[at] = device::fp8_from_float(o.dtype, host[at] / scale);
+        values_[at] = device::float_from_fp8(o.dtype, codes[at]);
+      }
+    codes_.emplace(codes);
+    scale_.emplace(scales_);
+  }
+
+  std::vector<double> values_;
+  std::vector<float> scales_;
+  std::optional<Activations> plain_;
+  std::optional<DeviceBuffer<uint8_t>> codes_;
+  std::optional<DeviceBuffer<float>> scale_;
+};
+
+OperandData make_a(const GemmDesc& g, Random& random) {
+  return {{g.a, g.scale_a, g.m, g.k, g.lda, g.lda * (g.transpose_a ? g.m : g.k)}, random};
+}
+OperandData make_b(const GemmDesc& g, Random& random) {
+  return {{g.b, g.scale_b, g.n, g.k, g.ldb, g.ldb * (g.transpose_b ? g.k : g.n)}, random};
+}
+
+/// One case on the host and on the device.
 class Problem {
  public:
   Problem(const GemmCase& test, Random& random)
-      : test_(test), a_(test.desc.operands, a_values(random)), b_(test.desc.operands, b_values(random)) {
+      : test_(test), a_(make_a(test.desc, random)), b_(make_b(test.desc, random)) {
     const GemmDesc& g = test.desc;
     const int64_t d_elements = g.ldd * g.n;
     if (test.c != GemmC::kNone) c_host_ = random.normals(d_elements, 3);
@@ -31,13 +89,15 @@ class Problem {
     }
     if (g.epilogue == GemmEpilogue::kBias) {
       std::vector<float> bias = random.normals(g.m, 3);
-      bias_.emplace(g.d, bias);
+      bias_.emplace(g.bias_type(), bias);
       operands.bias = doubles(bias);
     } else if (g.epilogue == GemmEpilogue::kBiasGradient) {
       bias_.emplace(g.d, static_cast<size_t>(g.n));
     }
-    operands.a = doubles(a_host_);
-    operands.b = doubles(b_host_);
+    operands.a = a_.values();
+    operands.b = b_.values();
+    operands.scale_a = a_.scales();
+    operands.scale_b = b_.scales();
   }
 
   void run(GemmContext& gemm, device::StreamHandle stream) {
@@ -53,7 +113,9 @@ class Problem {
               .c = test_.c == GemmC::kSeparate ? c_->get() : nullptr,
               .d = d_->get(),
               .bias = g.epilogue == GemmEpilogue::kBias ? bias_->get() : nullptr,
-              .bias_gradient = gradient ? bias_->get() : nullptr},
+              .bias_gradient = gradient ? bias_->get() : nullptr,
+              .scale_a = a_.scale(),
+              .scale_b = b_.scale()},
              stream);
   }
   std::vector<float> result() const { return d_->download(); }
@@ -62,32 +124,25 @@ class Problem {
   GemmOperands operands;
 
  private:
-  std::vector<float>& a_values(Random& random) {
-    const GemmDesc& g = test_.desc;
-    return a_host_ = random.normals(g.lda * (g.transpose_a ? g.m : g.k));
-  }
-  std::vector<float>& b_values(Random& random) {
-    const GemmDesc& g = test_.desc;
-    return b_host_ = random.normals(g.ldb * (g.transpose_b ? g.k : g.n));
-  }
-
   const GemmCase& test_;
-  std::vector<float> a_host_, b_host_, c_host_;
-  Activations a_, b_;
+  std::vector<float> c_host_;
+  OperandData a_, b_;
   std::optional<Activations> c_, d_, bias_;
 };
 
-void check(GemmContext& gemm, const GemmCase& test, Random& random, Report& report, device::StreamHandle stream) {
+void check(GemmContext& gemm, const GemmCase& test, Random& random, Report& report, device::StreamHandle stream,
+           int capability) {
   const GemmDesc& g = test.desc;
   if (!gemm.supported(g)) {
-    if (!test.may_lack_kernel) report.add({.name = test.name + ": cuBLASLt has no kernel"});
+    if (!test.may_lack_kernel && device::fp8_device_obstacle(g, capability).empty())
+      report.add({.name = test.name + ": cuBLASLt has no kernel"});
     return;
   }
   Problem problem(test, random);
   problem.run(gemm, stream);
   const std::vector<float> got = problem.result();
   const GemmReference want = gemm_reference(g, problem.operands, g.k);
-  const GemmError error = gemm_error(doubles(got), want.d, g.d, g.k);
+  const GemmError error = gemm_error(doubles(got), want.d, g);
   report.add({test.name, error.worst, 1, error.relative, error.worst <= 1});
   report.add({test.name + " rel. L2", error.relative, gemm_relative_bound(g), error.relative, within(error, g)});
   if (g.epilogue == GemmEpilogue::kBiasGradient) {
@@ -98,17 +153,18 @@ void check(GemmContext& gemm, const GemmCase& test, Random& random, Report& repo
   report.same(test.name + " twice", got, problem.result());
 }
 
-}  // namespace
-
-CheckGroup check_gemms(uint64_t seed) {
-  CheckGroup group{.name = "gemm"};
+CheckGroup run_cases(const std::string& name, const std::vector<GemmCase>& tests, uint64_t seed) {
+  CheckGroup group{.name = name};
   const auto start = std::chrono::steady_clock::now();
   Report report;
   try {
     const device::Stream stream;
     GemmContext gemm({.tuning = device::GemmTuning::kFirstHeuristic});
     Random random(seed);
-    for (const GemmCase& test : cases::gemm_cases()) check(gemm, test, random, report, stream.get());
+    int index = 0;
+    CHECK_CUDA(cudaGetDevice(&index));
+    const int capability = device::properties(index).compute_capability;
+    for (const GemmCase& test : tests) check(gemm, test, random, report, stream.get(), capability);
     stream.synchronize();
   } catch (const DeviceError& error) {
     group.failure = error.what();
@@ -119,5 +175,10 @@ CheckGroup check_gemms(uint64_t seed) {
   group.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return group;
 }
+
+}  // namespace
+
+CheckGroup check_gemms(uint64_t seed) { return run_cases("gemm", cases::gemm_cases(), seed); }
+CheckGroup check_fp8_gemms(uint64_t seed) { return run_cases("gemm fp8", cases::fp8_gemm_cases(), seed); }
 
 }  // namespace esm::checks

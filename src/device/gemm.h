@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/gemm_desc.h"
+#include "device/gemm_fp8.h"
 #include "device/handles.h"
 
 namespace esm::device {
@@ -43,6 +44,10 @@ struct GemmArgs {
   void* d = nullptr;
   const void* bias = nullptr;
   void* bias_gradient = nullptr;
+  /// Factors of FP8 operands in device memory, read when the product runs; in the order of scale_index(), aligned to 16
+  /// bytes where there is more than one.
+  const float* scale_a = nullptr;
+  const float* scale_b = nullptr;
 };
 
 /// How a plan came about, for logs and `bench gemm`.
@@ -85,12 +90,34 @@ class GemmContext {
   };
   void run(const LinearWgradGemm& gemm, const WgradArgs& args, StreamHandle stream);
 
+  struct Fp8Data {
+    const void* values = nullptr;
+    const float* scale = nullptr;
+  };
+  struct Fp8ForwardArgs {
+    Fp8Data x, weight;
+    const void *bias = nullptr, *residual = nullptr;
+    void* y = nullptr;
+  };
+  void run(const Fp8ForwardGemm& gemm, const Fp8ForwardArgs& args, StreamHandle stream);
+  struct Fp8DgradArgs {
+    Fp8Data dy, weight_t;
+    void* dx = nullptr;
+  };
+  void run(const Fp8DgradGemm& gemm, const Fp8DgradArgs& args, StreamHandle stream);
+  struct Fp8WgradArgs {
+    Fp8Data dy_t, x_t;
+    void* dweight = nullptr;
+  };
+  void run(const Fp8WgradGemm& gemm, const Fp8WgradArgs& args, StreamHandle stream);
+
   /// Makes the plan of `desc` as run() would and says what it is.
   GemmPlanInfo prepare(const GemmDesc& desc, StreamHandle stream);
   /// Times anew, whatever the tuning mode and the plan file say. Needs device memory for the operands and a flush
   /// buffer of twice the L2 cache; falls back to the first heuristic (with a warning) when there is too little.
   GemmPlanInfo tune(const GemmDesc& desc, StreamHandle stream);
-  /// True when cuBLASLt proposes a kernel for `desc`.
+  /// True when cuBLASLt proposes a kernel for `desc`; false too for an FP8 product with an fp8_obstacle(). Makes no
+  /// plan, times nothing.
   bool supported(const GemmDesc& desc);
 
   /// Plans from the file that cuBLASLt accepted, and those it refused on this device, so far.

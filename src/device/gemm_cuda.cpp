@@ -110,7 +110,7 @@ struct GemmContext::Impl {
     cublasLtMatmulAlgo_t algo{};
     std::memcpy(&algo, record->second.algo.data(), sizeof algo);
     int64_t needed = 0;
-    if (!plan.accepts(handle.get(), algo, workspace.bytes(), &needed)) {
+    if (!plan.accepts(handle.get(), algo, workspace, &needed)) {
       ++refused;
       records.erase(record);
       return false;
@@ -156,6 +156,38 @@ void GemmContext::run(const LinearWgradGemm& gemm, const WgradArgs& args, Stream
   run(gemm.desc(), {.a = args.x, .b = args.dy, .d = args.dweight, .bias_gradient = args.dbias}, stream);
 }
 
+void GemmContext::run(const Fp8ForwardGemm& gemm, const Fp8ForwardArgs& args, StreamHandle stream) {
+  run(gemm.desc(),
+      {.a = args.weight.values,
+       .b = args.x.values,
+       .c = args.residual,
+       .d = args.y,
+       .bias = args.bias,
+       .scale_a = args.weight.scale,
+       .scale_b = args.x.scale},
+      stream);
+}
+
+void GemmContext::run(const Fp8DgradGemm& gemm, const Fp8DgradArgs& args, StreamHandle stream) {
+  run(gemm.desc(),
+      {.a = args.weight_t.values,
+       .b = args.dy.values,
+       .d = args.dx,
+       .scale_a = args.weight_t.scale,
+       .scale_b = args.dy.scale},
+      stream);
+}
+
+void GemmContext::run(const Fp8WgradGemm& gemm, const Fp8WgradArgs& args, StreamHandle stream) {
+  run(gemm.desc(),
+      {.a = args.x_t.values,
+       .b = args.dy_t.values,
+       .d = args.dweight,
+       .scale_a = args.x_t.scale,
+       .scale_b = args.dy_t.scale},
+      stream);
+}
+
 GemmPlanInfo GemmContext::prepare(const GemmDesc& desc, StreamHandle stream) {
   return impl_->plan_of(desc, stream).info;
 }
@@ -168,7 +200,7 @@ GemmPlanInfo GemmContext::tune(const GemmDesc& desc, StreamHandle stream) {
 }
 
 bool GemmContext::supported(const GemmDesc& desc) {
-  return !GemmPlan(desc).proposals(impl_->handle.get(), impl_->workspace, 1).empty();
+  return fp8_obstacle(desc).empty() && !GemmPlan(desc).proposals(impl_->handle.get(), impl_->workspace, 1).empty();
 }
 
 int64_t GemmContext::plans_reused() const { return impl_->reused; }

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "device/gemm_fp8.h"
 
 namespace esm::device {
 namespace {
@@ -16,7 +17,32 @@ std::string_view epilogue_name(GemmEpilogue epilogue) {
   return "";
 }
 
+void check_operands(const GemmDesc& desc, const std::string& what) {
+  if (desc.fp8()) {
+    const std::string obstacle = fp8_obstacle(desc);
+    ESM_CHECK(obstacle.empty(), "{}: {}", obstacle, what);
+    return;
+  }
+  ESM_CHECK(desc.a == desc.b && (desc.a == DType::kF32 || desc.a == DType::kBF16), "operands are FP32 or BF16: {}",
+            what);
+  ESM_CHECK(desc.d == DType::kF32 || (desc.d == DType::kBF16 && desc.a == DType::kBF16),
+            "the result is FP32, or BF16 from BF16: {}", what);
+  ESM_CHECK(desc.scale_a == GemmScale::kNone && desc.scale_b == GemmScale::kNone && !desc.fast_accumulation,
+            "scales and fast accumulation are for FP8: {}", what);
+}
+
 }  // namespace
+
+std::string_view scale_name(GemmScale scale) {
+  switch (scale) {
+    case GemmScale::kNone: return "none";
+    case GemmScale::kTensor: return "tensor";
+    case GemmScale::kOuterVector: return "outer";
+    case GemmScale::kVector128: return "vector128";
+    case GemmScale::kBlock128: return "block128";
+  }
+  return "";
+}
 
 size_t GemmDescHash::operator()(const GemmDesc& desc) const noexcept {
   uint64_t hash = 0x9e3779b97f4a7c15ull;
@@ -25,9 +51,11 @@ size_t GemmDescHash::operator()(const GemmDesc& desc) const noexcept {
     hash ^= hash >> 32;
   };
   for (const int64_t value : {desc.m, desc.n, desc.k, desc.lda, desc.ldb, desc.ldd, desc.alignment_bytes}) mix(value);
-  mix(static_cast<int64_t>(desc.operands) | static_cast<int64_t>(desc.d) << 8 |
-      static_cast<int64_t>(desc.epilogue) << 16 | static_cast<int64_t>(desc.transpose_a) << 24 |
-      static_cast<int64_t>(desc.transpose_b) << 25 | static_cast<int64_t>(desc.accumulate) << 26);
+  mix(static_cast<int64_t>(desc.a) | static_cast<int64_t>(desc.d) << 8 | static_cast<int64_t>(desc.epilogue) << 16 |
+      static_cast<int64_t>(desc.transpose_a) << 24 | static_cast<int64_t>(desc.transpose_b) << 25 |
+      static_cast<int64_t>(desc.accumulate) << 26 | static_cast<int64_t>(desc.fast_accumulation) << 27 |
+      static_cast<int64_t>(desc.b) << 32 | static_cast<int64_t>(desc.scale_a) << 40 |
+      static_cast<int64_t>(desc.scale_b) << 48);
   return static_cast<size_t>(hash);
 }
 
@@ -37,19 +65,23 @@ void check(const GemmDesc& desc) {
   ESM_CHECK(desc.lda >= (desc.transpose_a ? desc.k : desc.m), "columns of A overlap: {}", what);
   ESM_CHECK(desc.ldb >= (desc.transpose_b ? desc.n : desc.k), "columns of B overlap: {}", what);
   ESM_CHECK(desc.ldd >= desc.m, "columns of D overlap: {}", what);
-  ESM_CHECK(desc.operands == DType::kF32 || desc.operands == DType::kBF16, "operands are FP32 or BF16: {}", what);
-  ESM_CHECK(desc.d == DType::kF32 || (desc.d == DType::kBF16 && desc.operands == DType::kBF16),
-            "the result is FP32, or BF16 from BF16: {}", what);
+  check_operands(desc, what);
   const int64_t align = desc.alignment_bytes;
-  ESM_CHECK(align >= size_of(desc.operands) && align >= size_of(desc.d) && (align & (align - 1)) == 0,
+  ESM_CHECK(align >= size_of(desc.a) && align >= size_of(desc.d) && (align & (align - 1)) == 0,
             "the alignment is a power of two of at least one element: {}", what);
 }
 
 std::string text(const GemmDesc& desc) {
-  return fmt::format("m={} n={} k={} lda={} ldb={} ldd={} op={}{} in={} out={} epilogue={} beta={} align={}", desc.m,
+  std::string in(dtype_name(desc.a)), fp8;
+  if (desc.fp8()) {
+    in += fmt::format("/{}", dtype_name(desc.b));
+    fp8 = fmt::format(" scale={}/{} sums={}", scale_name(desc.scale_a), scale_name(desc.scale_b),
+                      desc.fast_accumulation ? "fast" : "split");
+  }
+  return fmt::format("m={} n={} k={} lda={} ldb={} ldd={} op={}{} in={} out={} epilogue={} beta={} align={}{}", desc.m,
                      desc.n, desc.k, desc.lda, desc.ldb, desc.ldd, desc.transpose_a ? 'T' : 'N',
-                     desc.transpose_b ? 'T' : 'N', dtype_name(desc.operands), dtype_name(desc.d),
-                     epilogue_name(desc.epilogue), desc.accumulate ? 1 : 0, desc.alignment_bytes);
+                     desc.transpose_b ? 'T' : 'N', in, dtype_name(desc.d), epilogue_name(desc.epilogue),
+                     desc.accumulate ? 1 : 0, desc.alignment_bytes, fp8);
 }
 
 GemmDesc LinearForwardGemm::desc() const {
@@ -60,14 +92,15 @@ GemmDesc LinearForwardGemm::desc() const {
           .ldb = in,
           .ldd = out,
           .transpose_a = true,
-          .operands = operands,
+          .a = operands,
+          .b = operands,
           .d = y,
           .epilogue = bias ? GemmEpilogue::kBias : GemmEpilogue::kNone,
           .accumulate = residual};
 }
 
 GemmDesc LinearDgradGemm::desc() const {
-  return {.m = in, .n = tokens, .k = out, .lda = in, .ldb = out, .ldd = in, .operands = operands, .d = dx};
+  return {.m = in, .n = tokens, .k = out, .lda = in, .ldb = out, .ldd = in, .a = operands, .b = operands, .d = dx};
 }
 
 GemmDesc LinearWgradGemm::desc() const {
@@ -78,7 +111,8 @@ GemmDesc LinearWgradGemm::desc() const {
           .ldb = out,
           .ldd = in,
           .transpose_b = true,
-          .operands = operands,
+          .a = operands,
+          .b = operands,
           .d = dweight,
           .epilogue = dbias ? GemmEpilogue::kBiasGradient : GemmEpilogue::kNone,
           .accumulate = accumulate};

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/dtype.h"
 
@@ -17,16 +18,31 @@ namespace esm::device {
 
 enum class GemmEpilogue : uint8_t {
   kNone,
-  kBias,          // D[i, :] += bias[i], length m, type of D
+  kBias,          // D[i, :] += bias[i], length m, of bias_type()
   kBiasGradient,  // bias_gradient[j] = sum over k of op(B)[:, j], length n, type of D; overwritten, never added to
 };
 
-/// Operands FP32 or BF16 (both the same), D FP32 or BF16 (BF16 only from BF16 operands), sums in FP32 without TF32.
+constexpr bool is_fp8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
+
+/// What one FP32 factor of an FP8 operand stands for; gemm_fp8.h has their order in memory.
+enum class GemmScale : uint8_t {
+  kNone,         // FP32 and BF16 operands
+  kTensor,       // all elements
+  kOuterVector,  // a row of op(A), a column of op(B)
+  kVector128,    // 128 elements of such a row or column
+  kBlock128,     // 128 elements of each of 128 rows or columns
+};
+
+/// Operands FP32 or BF16 (both the same), or FP8 with factors: the value of an element is its FP8 value times its
+/// factor (which for kTensor and kOuterVector is applied to the sum). D FP32, or BF16 but not from FP32. Sums in FP32
+/// without TF32; from FP8 on Hopper, with fast accumulation, in about 14 bits.
 struct GemmDesc {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldd = 0;  // in elements; C has D's
   bool transpose_a = false, transpose_b = false;
-  DType operands = DType::kBF16;
+  DType a = DType::kBF16, b = DType::kBF16;
+  GemmScale scale_a = GemmScale::kNone, scale_b = GemmScale::kNone;
+  bool fast_accumulation = false;  // FP8: partial sums stay in the tensor cores
   DType d = DType::kBF16;
   GemmEpilogue epilogue = GemmEpilogue::kNone;
   bool accumulate = false;       // beta 1: D = op(A) op(B) + C, with C of D's type, C == D allowed
@@ -34,18 +50,25 @@ struct GemmDesc {
 
   bool operator==(const GemmDesc&) const = default;
 
+  bool fp8() const { return is_fp8(a) || is_fp8(b); }
+  /// That of D; BF16 for FP8 operands, whose kernels take no other.
+  DType bias_type() const { return fp8() ? DType::kBF16 : d; }
   double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
+
+/// "tensor", "outer", "vector128", "block128".
+std::string_view scale_name(GemmScale scale);
 
 struct GemmDescHash {
   size_t operator()(const GemmDesc& desc) const noexcept;
 };
 
-/// InternalError naming what does not fit.
+/// InternalError naming what does not fit. (gemm_fp8.h asks first.)
 void check(const GemmDesc& desc);
 
 /// All of it on one line, also the key in the plan file:
-/// "m=1280 n=65536 k=5120 lda=5120 ldb=5120 ldd=1280 op=TN in=BF16 out=BF16 epilogue=bias beta=1 align=16".
+/// "m=1280 n=65536 k=5120 lda=5120 ldb=5120 ldd=1280 op=TN in=BF16 out=BF16 epilogue=bias beta=1 align=16"; for FP8
+/// "... in=F8_E4M3/F8_E5M2 ... align=16 scale=tensor/tensor sums=fast".
 std::string text(const GemmDesc& desc);
 
 /// y[T, out] = x[T, in] weight[out, in]^T (+ bias[out]) (+ residual[T, out]).

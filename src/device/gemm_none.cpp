@@ -16,6 +16,9 @@ void GemmContext::run(const GemmDesc&, const GemmArgs&, StreamHandle) { no_cuda(
 void GemmContext::run(const LinearForwardGemm&, const ForwardArgs&, StreamHandle) { no_cuda(); }
 void GemmContext::run(const LinearDgradGemm&, const DgradArgs&, StreamHandle) { no_cuda(); }
 void GemmContext::run(const LinearWgradGemm&, const WgradArgs&, StreamHandle) { no_cuda(); }
+void GemmContext::run(const Fp8ForwardGemm&, const Fp8ForwardArgs&, StreamHandle) { no_cuda(); }
+void GemmContext::run(const Fp8DgradGemm&, const Fp8DgradArgs&, StreamHandle) { no_cuda(); }
+void GemmContext::run(const Fp8WgradGemm&, const Fp8WgradArgs&, StreamHandle) { no_cuda(); }
 GemmPlanInfo GemmContext::prepare(const GemmDesc&, StreamHandle) { no_cuda(); }
 GemmPlanInfo GemmContext::tune(const GemmDesc&, StreamHandle) { no_cuda(); }
 bool GemmContext::supported(const GemmDesc&) { no_cuda(); }

@@ -8,8 +8,21 @@ namespace esm::device {
 namespace {
 
 cudaDataType_t cuda_type(DType dtype) {
+  if (dtype == DType::kF8E4M3) return CUDA_R_8F_E4M3;
+  if (dtype == DType::kF8E5M2) return CUDA_R_8F_E5M2;
   ESM_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "no GEMM on {}", dtype_name(dtype));
   return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+cublasLtMatmulMatrixScale_t lt_scale(GemmScale scale) {
+  switch (scale) {
+    case GemmScale::kNone:
+    case GemmScale::kTensor: return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    case GemmScale::kOuterVector: return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    case GemmScale::kVector128: return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case GemmScale::kBlock128: return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  }
+  return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
 }
 
 cublasLtEpilogue_t lt_epilogue(GemmEpilogue epilogue) {
@@ -53,16 +66,32 @@ GemmPlan::GemmPlan(const GemmDesc& desc) : desc_(desc) {
   set(matmul, CUBLASLT_MATMUL_DESC_TRANSB, desc.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, lt_epilogue(desc.epilogue));
   if (desc.epilogue != GemmEpilogue::kNone)
-    set(matmul, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(cuda_type(desc.d)));
-  a_ = desc.transpose_a ? make_layout(desc.operands, desc.k, desc.m, desc.lda)
-                        : make_layout(desc.operands, desc.m, desc.k, desc.lda);
-  b_ = desc.transpose_b ? make_layout(desc.operands, desc.n, desc.k, desc.ldb)
-                        : make_layout(desc.operands, desc.k, desc.n, desc.ldb);
+    set(matmul, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(cuda_type(desc.bias_type())));
+  if (desc.fp8()) {
+    set(matmul, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, static_cast<int32_t>(lt_scale(desc.scale_a)));
+    set(matmul, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, static_cast<int32_t>(lt_scale(desc.scale_b)));
+    set(matmul, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(desc.fast_accumulation ? 1 : 0));
+  }
+  a_ = desc.transpose_a ? make_layout(desc.a, desc.k, desc.m, desc.lda) : make_layout(desc.a, desc.m, desc.k, desc.lda);
+  b_ = desc.transpose_b ? make_layout(desc.b, desc.n, desc.k, desc.ldb) : make_layout(desc.b, desc.k, desc.n, desc.ldb);
   d_ = make_layout(desc.d, desc.m, desc.n, desc.ldd);
 }
 
 void GemmPlan::set_bias_pointer(const void* pointer) const {
   set(matmul_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer);
+}
+
+void GemmPlan::set_scale_pointers(const void* a, const void* b) const {
+  set(matmul_.get(), CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, a);
+  set(matmul_.get(), CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, b);
+}
+
+// cuBLASLt reads alignment and presence off these pointers when it proposes and checks: any address like those of a
+// launch will do.
+void GemmPlan::set_placeholders(const DeviceBuffer& workspace) const {
+  const void* address = workspace.as<std::byte>() + static_cast<ptrdiff_t>(desc_.alignment_bytes);
+  if (desc_.epilogue != GemmEpilogue::kNone) set_bias_pointer(address);
+  if (desc_.fp8()) set_scale_pointers(address, address);
 }
 
 std::vector<cublasLtMatmulHeuristicResult_t> GemmPlan::proposals(cublasLtHandle_t handle, const DeviceBuffer& workspace,
@@ -76,9 +105,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> GemmPlan::proposals(cublasLtHandle_
   for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(raw, attribute, alignment);
-  // The heuristic reads the alignment off the bias pointer: any address of the right alignment will do.
-  if (desc_.epilogue != GemmEpilogue::kNone)
-    set_bias_pointer(workspace.as<std::byte>() + static_cast<ptrdiff_t>(desc_.alignment_bytes));
+  set_placeholders(workspace);
 
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(count));
   int found = 0;
@@ -93,13 +120,14 @@ std::vector<cublasLtMatmulHeuristicResult_t> GemmPlan::proposals(cublasLtHandle_
   return results;
 }
 
-bool GemmPlan::accepts(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candidate, int64_t workspace_bytes,
+bool GemmPlan::accepts(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candidate, const DeviceBuffer& workspace,
                        int64_t* needed_bytes) const {
+  set_placeholders(workspace);
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status =
       cublasLtMatmulAlgoCheck(handle, matmul_.get(), a_.get(), b_.get(), d_.get(), d_.get(), &candidate, &result);
   *needed_bytes = static_cast<int64_t>(result.workspaceSize);
-  return status == CUBLAS_STATUS_SUCCESS && *needed_bytes <= workspace_bytes;
+  return status == CUBLAS_STATUS_SUCCESS && *needed_bytes <= workspace.bytes();
 }
 
 void GemmPlan::launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candidate, const DeviceBuffer& workspace,
@@ -115,8 +143,16 @@ void GemmPlan::launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candi
   ESM_CHECK(has_bias ? aligned(args.bias) : args.bias == nullptr, "missing or misplaced bias of {}", text(desc_));
   ESM_CHECK(has_gradient ? aligned(args.bias_gradient) : args.bias_gradient == nullptr,
             "missing or misplaced bias gradient of {}", text(desc_));
+  const auto good_scale = [](GemmScale scale, const float* pointer) {
+    if (scale == GemmScale::kNone) return pointer == nullptr;
+    const uintptr_t alignment = scale == GemmScale::kTensor ? alignof(float) : 16;
+    return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+  };
+  ESM_CHECK(good_scale(desc_.scale_a, args.scale_a) && good_scale(desc_.scale_b, args.scale_b),
+            "missing, misplaced or misaligned scale of {}", text(desc_));
   if (has_bias) set_bias_pointer(args.bias);
   if (has_gradient) set_bias_pointer(args.bias_gradient);
+  if (desc_.fp8()) set_scale_pointers(args.scale_a, args.scale_b);
   const float alpha = 1.0f, beta = desc_.accumulate ? 1.0f : 0.0f;
   const void* c = args.c != nullptr ? args.c : args.d;
   ESM_CUBLASLT(cublasLtMatmul(handle, matmul_.get(), &alpha, args.a, a_.get(), args.b, b_.get(), &beta, c, d_.get(),

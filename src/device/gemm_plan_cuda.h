@@ -34,7 +34,7 @@ class GemmPlan {
   std::vector<cublasLtMatmulHeuristicResult_t> proposals(cublasLtHandle_t handle, const DeviceBuffer& workspace,
                                                          int count) const;
   /// True when `algo` can run this product here within the workspace; fills its needs into `result`.
-  bool accepts(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo, int64_t workspace_bytes,
+  bool accepts(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo, const DeviceBuffer& workspace,
                int64_t* needed_bytes) const;
   void launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo, const DeviceBuffer& workspace,
               const GemmArgs& args, StreamHandle stream) const;
@@ -45,6 +45,8 @@ class GemmPlan {
 
  private:
   void set_bias_pointer(const void* pointer) const;
+  void set_scale_pointers(const void* a, const void* b) const;
+  void set_placeholders(const DeviceBuffer& workspace) const;
 
   GemmDesc desc_;
   std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, LtMatmulDeleter> matmul_;

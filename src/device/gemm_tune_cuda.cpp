@@ -10,6 +10,7 @@
 #include "base/narrow.h"
 #include "base/philox.h"
 #include "device/cuda_check.h"
+#include "device/fp8_values.h"
 #include "device/properties.h"
 #include "device/stream.h"
 
@@ -20,6 +21,7 @@ constexpr int kMinRounds = 5, kMaxRounds = 25;
 constexpr double kBudgetMs = 120;       // of timed rounds
 constexpr double kOutOfTheRace = 1.15;  // times the best of the first round
 constexpr double kRowMs = 80;           // of a long row; power limits act within some tens
+constexpr float kFp8Spread = 64;        // standard deviation of FP8 operands: seven of them fit E4M3
 
 /// Standard normal values over the whole buffer. Zeros would be multiplied up to 13 % faster than real data. A host
 /// block of odd length is copied and then doubled on the device: no two rows are equal.
@@ -29,7 +31,9 @@ void fill_random(const DeviceBuffer& buffer, DType dtype, uint32_t which, Stream
   for (int64_t i = 0; i < block; ++i) {
     const PhiloxResult random = philox(0, RandomStream::kSynthetic, static_cast<uint64_t>(i), which);
     const auto value = static_cast<float>(normal_pair(random.v[0], random.v[1])[0]);
-    if (dtype == DType::kBF16) {
+    if (is_fp8(dtype)) {
+      host[static_cast<size_t>(i)] = std::byte{fp8_from_float(dtype, kFp8Spread * value)};
+    } else if (dtype == DType::kBF16) {
       const uint16_t bits = bf16_from_float(value);
       std::memcpy(host.data() + i * 2, &bits, 2);
     } else {
@@ -42,6 +46,17 @@ void fill_random(const DeviceBuffer& buffer, DType dtype, uint32_t which, Stream
     ESM_CUDA(cudaMemcpyAsync(buffer.as<std::byte>() + done, buffer.get(),
                              static_cast<size_t>(std::min(done, buffer.bytes() - done)), cudaMemcpyDeviceToDevice,
                              stream));
+}
+
+/// No memory for a count of zero.
+DeviceBuffer scales_of_one(int64_t count, StreamHandle stream) {
+  const std::vector<float> ones(static_cast<size_t>(count), 1.0f);
+  DeviceBuffer buffer("GEMM timing, scales", count * static_cast<int64_t>(sizeof(float)));
+  if (count == 0) return buffer;
+  ESM_CUDA(
+      cudaMemcpyAsync(buffer.get(), ones.data(), static_cast<size_t>(buffer.bytes()), cudaMemcpyHostToDevice, stream));
+  ESM_CUDA(cudaStreamSynchronize(stream));
+  return buffer;
 }
 
 double median(std::vector<double> values) {
@@ -135,7 +150,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> with_neighbours(cublasLtHandle_t ha
               !set_config(next.algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, cluster) ||
               !set_config(next.algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, custom) ||
               std::any_of(found.begin(), found.end(), [&](const auto& k) { return same(k.algo, next.algo); }) ||
-              !plan.accepts(handle, next.algo, workspace.bytes(), &needed))
+              !plan.accepts(handle, next.algo, workspace, &needed))
             continue;
           next.workspaceSize = static_cast<size_t>(needed);
           found.push_back(next);
@@ -149,19 +164,21 @@ std::vector<CandidateTime> time_candidates(cublasLtHandle_t handle, const GemmPl
   const GemmDesc& desc = plan.desc();
   int device = 0;
   ESM_CUDA(cudaGetDevice(&device));
-  const int64_t in = size_of(desc.operands), out = size_of(desc.d);
-  const DeviceBuffer a("GEMM timing, operand A", in * desc.lda * (desc.transpose_a ? desc.m : desc.k));
-  const DeviceBuffer b("GEMM timing, operand B", in * desc.ldb * (desc.transpose_b ? desc.k : desc.n));
+  const int64_t out = size_of(desc.d);
+  const DeviceBuffer a("GEMM timing, operand A", size_of(desc.a) * desc.lda * (desc.transpose_a ? desc.m : desc.k));
+  const DeviceBuffer b("GEMM timing, operand B", size_of(desc.b) * desc.ldb * (desc.transpose_b ? desc.k : desc.n));
   const DeviceBuffer d("GEMM timing, result", out * desc.ldd * desc.n);
   // A gradient accumulates in place; a residual is another matrix.
   const bool separate_c = desc.accumulate && desc.d == DType::kBF16;
   const DeviceBuffer c("GEMM timing, residual", separate_c ? d.bytes() : 0);
   const DeviceBuffer bias("GEMM timing, bias", out * std::max(desc.m, desc.n));
   const DeviceBuffer flush("GEMM timing, cache flush", std::max<int64_t>(2 * properties(device).l2_bytes, 1 << 20));
-  fill_random(a, desc.operands, 1, stream);
-  fill_random(b, desc.operands, 2, stream);
+  const DeviceBuffer scale_a = scales_of_one(scale_count(desc.scale_a, desc.m, desc.k), stream);
+  const DeviceBuffer scale_b = scales_of_one(scale_count(desc.scale_b, desc.n, desc.k), stream);
+  fill_random(a, desc.a, 1, stream);
+  fill_random(b, desc.b, 2, stream);
   fill_random(d, desc.d, 3, stream);
-  fill_random(bias, desc.d, 4, stream);
+  fill_random(bias, desc.bias_type(), 4, stream);
   if (separate_c) fill_random(c, desc.d, 5, stream);
   const bool has_bias = desc.epilogue == GemmEpilogue::kBias;
   const bool has_gradient = desc.epilogue == GemmEpilogue::kBiasGradient;
@@ -170,7 +187,9 @@ std::vector<CandidateTime> time_candidates(cublasLtHandle_t handle, const GemmPl
                       .c = c.get(),
                       .d = d.get(),
                       .bias = has_bias ? bias.get() : nullptr,
-                      .bias_gradient = has_gradient ? bias.get() : nullptr};
+                      .bias_gradient = has_gradient ? bias.get() : nullptr,
+                      .scale_a = scale_a.as<float>(),
+                      .scale_b = scale_b.as<float>()};
 
   std::vector<Event> begin, end;
   for (size_t i = 0; i < candidates.size(); ++i) {

@@ -85,6 +85,7 @@ TEST_CASE("bench gemm and bench kernels without a GPU exit with 4 and say what t
                              ContainsSubstring("esmtrain doctor") && ContainsSubstring("preset cuda"));
   }
   CHECK(esmtrain({"bench", "kernels"}).exit_code == 4);  // the 650M model: no config needed
+  CHECK(esmtrain({"bench", "gemm", "--config", k650M, "--accuracy"}).exit_code == 4);
 }
 
 TEST_CASE("wrong arguments of doctor and bench exit with 2") {
@@ -94,6 +95,9 @@ TEST_CASE("wrong arguments of doctor and bench exit with 2") {
   const Finished missing = esmtrain({"bench", "gemm"});
   CHECK(missing.exit_code == 2);
   CHECK_THAT(missing.err, ContainsSubstring("--config is missing"));
+  const Finished formats = esmtrain({"bench", "gemm", "--config", k650M, "--formats", "fp16"});
+  CHECK(formats.exit_code == 2);
+  CHECK_THAT(formats.err, ContainsSubstring("--formats") && ContainsSubstring("plain"));
   const Finished unknown = esmtrain({"bench", "kernel"});
   CHECK(unknown.exit_code == 2);
   CHECK_THAT(unknown.err, ContainsSubstring("did you mean kernels?"));

@@ -62,8 +62,8 @@ struct PreferenceDeleter {
 
 GemmSearch::GemmSearch(const device::GemmDesc& g)
     : desc_(g),
-      a_(g.transpose_a ? layout(g.operands, g.k, g.m, g.lda) : layout(g.operands, g.m, g.k, g.lda)),
-      b_(g.transpose_b ? layout(g.operands, g.n, g.k, g.ldb) : layout(g.operands, g.k, g.n, g.ldb)),
+      a_(g.transpose_a ? layout(g.a, g.k, g.m, g.lda) : layout(g.a, g.m, g.k, g.lda)),
+      b_(g.transpose_b ? layout(g.b, g.n, g.k, g.ldb) : layout(g.b, g.k, g.n, g.ldb)),
       d_(layout(g.d, g.m, g.n, g.ldd)) {
   cublasLtHandle_t handle = nullptr;
   ESM_CUBLASLT(cublasLtCreate(&handle));
@@ -89,7 +89,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmSearch::proposals(const SearchRule& rule) 
   for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(raw, attribute, rule.alignment_bytes);
-  const cudaDataType_t in = cuda_type(desc_.operands), out = cuda_type(desc_.d);
+  const cudaDataType_t in = cuda_type(desc_.a), out = cuda_type(desc_.d);
   std::vector<int> ids = {-1};
   if (rule.each_id) {
     ids.assign(128, 0);

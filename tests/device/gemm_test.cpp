@@ -41,9 +41,8 @@ int64_t b_elements(const GemmDesc& g) { return g.ldb * (g.transpose_b ? g.k : g.
 
 Operands make_operands(const Case& test, uint64_t seed, cudaStream_t stream) {
   const GemmDesc& g = test.desc;
-  Operands o{.a = DeviceArray(g.operands, a_elements(g)),
-             .b = DeviceArray(g.operands, b_elements(g)),
-             .d = DeviceArray(g.d, g.ldd * g.n)};
+  Operands o{
+      .a = DeviceArray(g.a, a_elements(g)), .b = DeviceArray(g.b, b_elements(g)), .d = DeviceArray(g.d, g.ldd * g.n)};
   o.a.fill_normal(seed, 1.0f, stream);
   o.b.fill_normal(seed + 1, 1.0f, stream);
   if (test.c != GemmC::kNone) {

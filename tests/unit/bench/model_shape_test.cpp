@@ -43,6 +43,27 @@ TEST_CASE("the products of a model: three roles of four linears a layer and of t
   CHECK(flops == 6.0 * 1024 * (4 * 64 * 64 + 2 * 64 * 256));
 }
 
+TEST_CASE(
+    "the products of a layer in FP8: k-contiguous, the shapes of the plain ones, what cannot be is kept to be named") {
+  const std::vector<NamedGemm> plain = model_gemms(small());
+  CHECK(fp8_modes().size() == 5);
+  for (const Fp8Mode& mode : fp8_modes()) {
+    const std::vector<NamedGemm> gemms = model_fp8_gemms(small(), mode);
+    CHECK(gemms.size() == 12);
+    for (const NamedGemm& g : gemms) {
+      INFO(mode.name << ": " << g.name);
+      const NamedGemm& same = find(plain, g.name);
+      CHECK((g.desc.m == same.desc.m && g.desc.n == same.desc.n && g.desc.k == same.desc.k && g.desc.d == same.desc.d));
+      CHECK((g.desc.epilogue == same.desc.epilogue && g.desc.accumulate == same.desc.accumulate));
+      CHECK(g.separate_c == same.separate_c);
+      CHECK(g.desc.fast_accumulation == mode.fast_accumulation);
+      // hidden 64 fits no block of 128 where it is summed over.
+      const bool blocks = mode.rest == device::GemmScale::kVector128;
+      CHECK(device::fp8_obstacle(g.desc).empty() == (!blocks || g.desc.k % 128 == 0));
+    }
+  }
+}
+
 TEST_CASE("the parameters of a layer are those of the model") {
   // 650M: 33 layers of 19,677,440 parameters.
   const ModelShape shape{.layers = 33, .hidden = 1280, .heads = 20, .ffn = 5120};

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/files.h"
-#include "device/gemm_desc.h"
+#include "device/gemm_fp8.h"
 #include "support/catch.h"
 
 using namespace esm;
@@ -36,7 +36,7 @@ TEST_CASE("a product that cannot be is refused") {
   bad.lda = 8;
   CHECK_THROWS_AS(check(bad), InternalError);
   bad = good;
-  bad.operands = DType::kF32;  // and a BF16 result
+  bad.a = bad.b = DType::kF32;  // and a BF16 result
   CHECK_THROWS_AS(check(bad), InternalError);
   bad = good;
   bad.alignment_bytes = 12;
@@ -85,4 +85,38 @@ TEST_CASE("plans that another process found meanwhile stay in the file") {
   CHECK(plans.at("m=1").algo == GemmAlgoBytes{3});
   CHECK(plans.at("m=2").algo == GemmAlgoBytes{2});
   CHECK_THROWS_AS(write_gemm_plans(folder.path(), kHere, plans), DataError);
+}
+
+TEST_CASE("plans of before FP8 keep their keys; FP8 plans stand beside them") {
+  const ScratchFolder folder("plans");
+  const std::string path = folder.path() + "/plans.txt";
+  // As it was written before products had two operand types and scales.
+  const std::string old_line = kHere.text() +
+                               "\tm=1280 n=65536 k=5120 lda=5120 ldb=5120 ldd=1280 op=TN in=BF16 out=BF16 "
+                               "epilogue=bias beta=1 align=16\tus=1234.50\talgo=" +
+                               std::string(127, '0') + "7\n";
+  write_file_atomically(path, "# esmtrain GEMM plans 1: found by timing, safe to delete\n" + old_line);
+  const GemmDesc old_desc =
+      LinearForwardGemm{.tokens = 65536, .out = 1280, .in = 5120, .bias = true, .residual = true}.desc();
+  const Fp8ForwardGemm forward{.tokens = 65536, .out = 1280, .in = 5120, .bias = true, .residual = true};
+  Fp8ForwardGemm fast = forward;
+  fast.fast_accumulation = true;
+
+  int64_t damaged = 0;
+  const GemmPlanRecords old_plans = read_gemm_plans(path, kHere, &damaged);
+  CHECK(damaged == 0);
+  REQUIRE(old_plans.count(text(old_desc)) == 1);
+  CHECK(old_plans.at(text(old_desc)).microseconds == 1234.5);
+  CHECK(old_plans.count(text(forward.desc())) == 0);
+
+  write_gemm_plans(path, kHere,
+                   {{text(forward.desc()), {.algo = {1}, .microseconds = 700}},
+                    {text(fast.desc()), {.algo = {2}, .microseconds = 600}}});
+  const GemmPlanRecords plans = read_gemm_plans(path, kHere, &damaged);
+  CHECK(damaged == 0);
+  REQUIRE(plans.size() == 3);
+  CHECK(plans.at(text(old_desc)).algo == GemmAlgoBytes{0, 0, 0, 0, 0, 0, 0, 7});
+  CHECK(plans.at(text(forward.desc())).algo == GemmAlgoBytes{1});
+  CHECK(plans.at(text(fast.desc())).algo == GemmAlgoBytes{2});
+  CHECK(read_text_file(path).find(old_line) != std::string::npos);
 }
