@@ -23,15 +23,15 @@ struct Plan {
 };
 
 Plan plan(int64_t rows, int64_t cols) {
-  const bool wide = cols > 2560;
+  const bool wide = cols > kMaxThreads / 2 * 8;
   const int group_rows = wide ? 16 : 32;
-  const int threads = static_cast<int>(32 * ceil_div(cols / 8, 32));
+  const int64_t warps = ceil_div(cols / 8, 32);
   const size_t shared = static_cast<size_t>(group_rows) * cols;
-  // Two copies of the group, of the 227 KiB that a multiprocessor has, and 640 threads.
-  const int64_t each =
-      std::max<int64_t>(1, std::min<int64_t>(640 / threads, int64_t{220} * 1024 / (2 * shared + 2048)));
+  // A multiprocessor has registers for 20 warps at 96 a thread, for 12 at 168, and 227 KiB for two copies a block.
+  const int64_t by_registers = (wide ? 20 : 12) / warps, by_memory = int64_t{220} * 1024 / (2 * shared + 2048);
+  const int64_t each = std::max<int64_t>(1, std::min(by_registers, by_memory));
   const int64_t blocks = std::min<int64_t>(each * kMultiprocessors, ceil_div(rows, group_rows));
-  return {group_rows, threads, static_cast<int>(blocks), shared};
+  return {group_rows, static_cast<int>(32 * warps), static_cast<int>(blocks), shared};
 }
 
 // Turns the thread's eight columns of the group: 16 rows are 16 bytes of a column.
@@ -187,8 +187,11 @@ cudaError_t run(const LayerNormFp8BackwardArgs& a, cudaStream_t stream) {
   const Plan p = plan(a.rows, a.cols);
   const size_t shared = p.shared_bytes * ((a.dx8.transposed != nullptr ? 1 : 0) + (a.y8.transposed != nullptr ? 1 : 0));
   const auto go = [&](void (*kernel)(LayerNormFp8BackwardArgs)) {
-    const cudaError_t error =
+    cudaError_t error =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+    if (error == cudaSuccess)
+      error =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
     if (error != cudaSuccess) return error;
     return start(kernel, dim3(p.blocks), dim3(p.threads), shared, stream, a);
   };

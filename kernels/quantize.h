@@ -24,8 +24,12 @@ struct QuantizeArgs {
 };
 cudaError_t launch(const QuantizeArgs& args, cudaStream_t stream);
 
-/// Both orders of up to kMaxMatrices matrices (the weights of a layer in one launch) in one reading; sum += column sums
+/// Both orders of up to kMaxMatrices matrices in one reading; sum += column sums
 /// of `from` (a bias gradient): FP32, partial sums of tiles, then in their order. One type and one FP8 type for all.
+/// Weights go through here once an optimizer step, a layer a launch, from their BF16 copies: 4 bytes an element. AdamW
+/// itself could write both orders for 2, if it walked over tiles of each matrix instead of flat buffers in every format
+/// of its state. On ESM-2 650M (649 M elements) that is 2.6 against 1.3 GB, some 0.35 ms of a step of 400 ms at 65,536
+/// tokens: not worth it.
 /// Bytes moved: rows * cols * (E + 2), and with a sum 1/16 more per 128 rows read (under 2 %).
 struct QuantizeTransposeArgs {
   static constexpr int kMaxMatrices = 8;
