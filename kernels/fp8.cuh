@@ -17,10 +17,18 @@ cudaError_t with_fp8(DType dtype, const Body& body) {
   return cudaErrorInvalidValue;
 }
 
-inline bool usable(const Fp8Out& out, bool wanted) {
-  if (out.rows == nullptr && out.transposed == nullptr) return !wanted;
+inline bool usable(const Fp8Out& out, bool needed) {
+  if (out.rows == nullptr && out.transposed == nullptr) return !needed;
   return out.scale != nullptr && aligned16(out.rows) && aligned16(out.transposed);
 }
+
+/// Whether there is something to do: an order to write or, with neither, an amax to measure.
+inline bool wanted(const Fp8Out& out) {
+  return out.rows != nullptr || out.transposed != nullptr || out.amax != nullptr;
+}
+
+/// Of an output that may be there for its amax alone.
+__device__ inline float scale_of(const Fp8Out& out) { return out.scale != nullptr ? *out.scale : 0.0f; }
 
 /// `low` goes to the lower address.
 template <DType kTo>

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads) gelu_fp8_kernel(GeluFp8Args a) {
   for (int u = 0; u < kUnroll; ++u)
     raw[u] = first + u * kThreads < counted ? load8(static_cast<const Bf16*>(a.x) + 8 * (first + u * kThreads))
                                             : zero8<Bf16>();
-  const float scale = *a.y.scale;
+  const float scale = scale_of(a.y);
   Amax<Bf16> amax;
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads) gelu_fp8_kernel(GeluFp8Args a) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) e[k] = Gelu<Bf16, kForm>::at(e[k]).value;
     round_bf16(e, amax);
-    store8_bytes(a.y.rows + 8 * (first + u * kThreads), fp8_bytes<DType::kF8E4M3>(e, scale));
+    if (a.y.rows != nullptr) store8_bytes(a.y.rows + 8 * (first + u * kThreads), fp8_bytes<DType::kF8E4M3>(e, scale));
   }
   raise_by_block<0>(a.y.amax, amax.bits());
 }
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kTileThreads, 3) gelu_fp8_backward_kernel(Gelu
   const TilePlace at(blockIdx.y, blockIdx.x, a.rows, a.cols);
   const int64_t counted = counted_rows(a.rows, a.row_count);
   const Bf16 *x = static_cast<const Bf16*>(a.x), *dy = static_cast<const Bf16*>(a.dy);
-  const float dx_scale = *a.dx.scale, y_scale = a.y.transposed != nullptr ? *a.y.scale : 0.0f;
+  const float dx_scale = scale_of(a.dx), y_scale = scale_of(a.y);
   Amax<Bf16> dx_amax, y_amax;
   float sums[8] = {};
 #pragma unroll 1  // both passes in flight at once would not fit the registers
@@ -101,7 +101,7 @@ bool whole(int64_t rows, int64_t cols) { return rows % kFp8Multiple == 0 && cols
 cudaError_t launch(const GeluFp8Args& args, cudaStream_t stream) {
   const int64_t n = args.rows * args.cols;
   if (args.rows <= 0 || args.cols <= 0) return cudaSuccess;
-  if (!whole(args.rows, args.cols) || !aligned16(args.x) || args.y.rows == nullptr || !usable(args.y, true) ||
+  if (!whole(args.rows, args.cols) || !aligned16(args.x) || !wanted(args.y) || !usable(args.y, false) ||
       args.y.transposed != nullptr || args.y.dtype != DType::kF8E4M3)
     return cudaErrorInvalidValue;
   const auto go = [&](void (*kernel)(GeluFp8Args)) {
@@ -115,8 +115,8 @@ size_t gelu_fp8_backward_workspace(int64_t rows, int64_t cols) { return tile_par
 
 cudaError_t launch(const GeluFp8BackwardArgs& args, cudaStream_t stream) {
   if (args.rows <= 0 || args.cols <= 0) return cudaSuccess;
-  if (!whole(args.rows, args.cols) || !aligned16(args.x) || !aligned16(args.dy) || !usable(args.dx, true) ||
-      !usable(args.y, false) || args.y.rows != nullptr || args.y.dtype != DType::kF8E4M3 ||
+  if (!whole(args.rows, args.cols) || !aligned16(args.x) || !aligned16(args.dy) || !wanted(args.dx) ||
+      !usable(args.dx, false) || !usable(args.y, false) || args.y.rows != nullptr || args.y.dtype != DType::kF8E4M3 ||
       (args.dx_sum != nullptr && args.workspace == nullptr))
     return cudaErrorInvalidValue;
   const cudaError_t error =

@@ -42,12 +42,12 @@ struct Fp8Rows {
   float scale = 0;
   Amax<Bf16> amax = {};
   __device__ int64_t counted(int64_t rows) const { return counted_rows(rows, row_count); }
-  __device__ void start() { scale = *y.scale; }
+  __device__ void start() { scale = scale_of(y); }
   __device__ void store(int64_t at, bool counts, float (&e)[8]) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) e[k] = counts ? e[k] : 0.0f;
     round_bf16(e, amax);
-    store8_bytes(y.rows + at, fp8_bytes<DType::kF8E4M3>(e, scale));
+    if (y.rows != nullptr) store8_bytes(y.rows + at, fp8_bytes<DType::kF8E4M3>(e, scale));
   }
   __device__ void finish() const { raise_by_block<0>(y.amax, amax.bits()); }
 };
@@ -199,8 +199,8 @@ cudaError_t launch(const LayerNormFp8Args& args, cudaStream_t stream) {
                             .mean = args.mean,
                             .rstd = args.rstd};
   if (args.rows <= 0) return cudaSuccess;
-  if (!fits(plain) || args.rows % kFp8Multiple != 0 || args.cols % kFp8Multiple != 0 || args.y.rows == nullptr ||
-      !usable(args.y, true) || args.y.transposed != nullptr || args.y.dtype != DType::kF8E4M3)
+  if (!fits(plain) || args.rows % kFp8Multiple != 0 || args.cols % kFp8Multiple != 0 || !wanted(args.y) ||
+      !usable(args.y, false) || args.y.transposed != nullptr || args.y.dtype != DType::kF8E4M3)
     return cudaErrorInvalidValue;
   return choose<Bf16>(plain, Fp8Rows{.y = args.y, .row_count = args.row_count}, stream);
 }

@@ -14,7 +14,7 @@ namespace esm::kernels {
 
 /// y.rows = layer_norm(x) as in layer_norm.h, in E4M3. (LN(x)^T comes from the backward pass; where it is wanted at
 /// once: TransposeBytesArgs of quantize.h, 2 * rows * cols more.) Up to 8192 columns. Bytes moved: rows * (3 * cols +
-/// 8).
+/// 8), one less per element to measure only.
 struct LayerNormFp8Args {
   int64_t rows = 0;
   int64_t cols = 0;
@@ -48,7 +48,7 @@ struct LayerNormFp8BackwardArgs {
   const void* residual_gradient = nullptr;  // null: none; may be dx
   const int32_t* row_count = nullptr;
   void* dx = nullptr;         // BF16 [rows, cols]; may be dy
-  Fp8Out dx8;                 // of dx as rounded to BF16; either order may be left out
+  Fp8Out dx8;                 // of dx as rounded to BF16; without orders measured only
   Fp8Out y8;                  // transposed only, or null; of kF8E4M3
   float* dgamma = nullptr;    // [cols], added to
   float* dbeta = nullptr;     // [cols], added to

@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads, 1) layer_norm_fp8_backward_kernel(La
   const float inverse = 1.0f / static_cast<float>(a.cols);
   const bool turn_dx = a.dx8.transposed != nullptr, turn_y = a.y8.transposed != nullptr;
   uint8_t* staged_y = staged + (turn_dx ? kGroup * a.cols : 0);
-  const float dx_scale = a.dx8.scale != nullptr ? *a.dx8.scale : 0.0f, y_scale = turn_y ? *a.y8.scale : 0.0f;
+  const float dx_scale = scale_of(a.dx8), y_scale = scale_of(a.y8);
 
   Vec8<Bf16> held_gamma = zero8<Bf16>(), held_beta = zero8<Bf16>();
   if (has_columns) {

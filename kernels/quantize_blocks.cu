@@ -6,7 +6,7 @@ namespace esm::kernels {
 namespace {
 
 template <DType kTo>
-__device__ float scale_of(uint32_t amax) {
+__device__ float block_scale(uint32_t amax) {
   return power_of_two(scale_exponent(__uint_as_float(amax), kTo == DType::kF8E4M3 ? kMaxE4M3 : kMaxE5M2, 0));
 }
 
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) quantize
   Raw<T> raw;
   load_tile(at, static_cast<const T*>(a.from), counted_rows(a.rows, a.row_count), raw);
   if (a.to_transposed != nullptr) {
-    const float scale = scale_of<kTo>(column_amax<T>(raw, slots));
+    const float scale = block_scale<kTo>(column_amax<T>(raw, slots));
     const int64_t column = at.column0 + threadIdx.x;
     if (threadIdx.x < kTile) {
       column_scales[threadIdx.x] = scale;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) quantize
   write_tile<T, kTo>(
       at, raw, a, tile,
       [&](int p, int r) {
-        const float scale = scale_of<kTo>(row_amax<T>(raw[p][r]));
+        const float scale = block_scale<kTo>(row_amax<T>(raw[p][r]));
         if (at.vector == 0 && at.inside(p)) a.row_inverse[blockIdx.x * a.rows + at.row(p, r)] = inverse_power(scale);
         return scale;
       },
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) quantize
     for (int r = 0; r < 4; ++r) amax.see(raw[p][r]);
   const uint32_t bits = block_max<0>(amax.bits());
   if (threadIdx.x == 0) {
-    shared_scale = scale_of<kTo>(bits);
+    shared_scale = block_scale<kTo>(bits);
     const float inverse = inverse_power(shared_scale);
     if (a.to_rows != nullptr) a.row_inverse[blockIdx.y * a.row_stride + blockIdx.x] = inverse;
     if (a.to_transposed != nullptr) a.column_inverse[blockIdx.x * a.column_stride + blockIdx.y] = inverse;
@@ -161,13 +161,13 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) quantize
       at, raw, a, tile,
       [&](int p, int r) {
         if (!at.inside(p)) return 1.0f;
-        const float scale = scale_of<kTo>(__ldg(rows + at.row(p, r)));
+        const float scale = block_scale<kTo>(__ldg(rows + at.row(p, r)));
         if (blockIdx.x == 0 && at.vector == 0) a.row_inverse[at.row(p, r)] = inverse_power(scale);
         return scale;
       },
       [&](int k) {
         if (at.column() >= a.cols) return 1.0f;
-        const float scale = scale_of<kTo>(__ldg(columns + at.column() + k));
+        const float scale = block_scale<kTo>(__ldg(columns + at.column() + k));
         if (blockIdx.y == 0 && at.group == 0) a.column_inverse[at.column() + k] = inverse_power(scale);
         return scale;
       });
