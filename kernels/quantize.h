@@ -1,4 +1,4 @@
-// Tensors to FP8; CPU twin: kernels/fp8_math.h, element by element.
+// Tensors to FP8; CPU twin: ops/quantize.h, with these layouts.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -95,7 +95,7 @@ struct QuantizeBlocksArgs {
   uint8_t* to_transposed = nullptr;  // null: not wanted, nor its scales
   float* row_inverse = nullptr;
   float* column_inverse = nullptr;
-  int64_t row_stride = 0;     // k128x128, at least ceil(cols / 128); cuBLASLt wants a multiple of 4
+  int64_t row_stride = 0;  // k128x128, at least ceil(cols / 128); cuBLASLt wants a multiple of 4. Gaps stay as they are
   int64_t column_stride = 0;  // k128x128, at least ceil(rows / 128)
   void* workspace = nullptr;  // kOuter: quantize_outer_workspace() bytes
 };
