@@ -64,90 +64,156 @@ __global__ void __launch_bounds__(kForwardThreads) embedding_kernel(EmbeddingArg
 }
 
 // --- backward --------------------------------------------------------------------------------------------------------
+//
+// A block has some rows of 256 columns. It puts its rows in the order of their tokens first, so that a warp can walk
+// over its share of them with the sum in registers: adding to bins in memory row by row would wait for them every time.
 
-constexpr int64_t kBinBytes = 1024;                   // a token id of a warp: 32 lanes of eight FP32 columns
-constexpr int64_t kSharedBytes = 3 * 33 * kBinBytes;  // 99 KiB: three warps; also the limit of the smaller devices
-constexpr int kBatch = 16;                            // rows of a warp in flight
+constexpr int kWarps = 20;
+constexpr int64_t kBinBytes = 1024;         // 256 FP32 columns
+constexpr int64_t kSharedBytes = 99 << 10;  // the limit of the smaller devices
+constexpr uint32_t kAllLanes = 0xffffffffu;
 
 struct BackwardPlan {
-  int warps;   // of a block
   int slabs;   // blocks along the columns
   int width;   // vectors of eight columns of a slab, at most 32
   int chunks;  // blocks along the rows
   int64_t chunk_rows;
+  int64_t shared_bytes;
 };
 
 BackwardPlan backward_plan(int64_t rows, int64_t cols, int64_t vocabulary) {
   BackwardPlan p{};
-  p.warps = static_cast<int>(std::min<int64_t>(3, kSharedBytes / (vocabulary * kBinBytes)));
   p.slabs = static_cast<int>(ceil_div(cols / 8, 32));
   p.width = static_cast<int>(ceil_div(cols / 8, p.slabs));
-  const int64_t wanted = std::max<int64_t>(1, 2 * kMultiprocessors / p.slabs);
-  p.chunk_rows = std::max<int64_t>(ceil_div(rows, wanted), kBatch * p.warps);
+  const int64_t fixed = (vocabulary + kWarps) * kBinBytes + kWarps * vocabulary * 4;
+  const int64_t most = (kSharedBytes - fixed - 1024) / 8, wanted = std::max<int64_t>(1, kMultiprocessors / p.slabs);
+  p.chunk_rows = std::min(std::max<int64_t>(ceil_div(rows, wanted), 32 * kWarps), most);
   p.chunks = static_cast<int>(ceil_div(rows, p.chunk_rows));
+  p.shared_bytes = fixed + p.chunk_rows * 8;
   return p;
 }
 
-// A lane adds only to its own columns of its warp's bins: no two threads meet. Eight columns lie as two quads 512 bytes
-// apart, which keeps the accesses free of bank conflicts.
-template <class T>
-__global__ void __launch_bounds__(96) embedding_backward_kernel(EmbeddingBackwardArgs a, BackwardPlan p) {
-  extern __shared__ float4 bins[];  // [warps, vocabulary, 2, 32]
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int vocabulary = static_cast<int>(a.vocabulary);
-  for (int i = threadIdx.x; i < p.warps * vocabulary * 64; i += blockDim.x) bins[i] = make_float4(0, 0, 0, 0);
-  __syncthreads();
+// Calls body(row, token, factor, peers) for the warp's rows, 32 at a time, all lanes together; token is -1 for rows
+// that are left out, peers are the lanes with the same token.
+template <class Body>
+__device__ void for_rows_of_warp(const EmbeddingBackwardArgs& a, int64_t begin, int64_t end, const Body& body) {
+  const int64_t each = 32 * ((end - begin + 32 * kWarps - 1) / (32 * kWarps));
+  const int64_t first = begin + threadIdx.x / 32 * each, last = min(end, first + each);
+  for (int64_t row0 = first; row0 < last; row0 += 32) {
+    const int64_t row = row0 + threadIdx.x % 32;
+    const float factor = row < last ? a.factors[row] : 0.0f;
+    const int token = factor != 0.0f ? a.tokens[row] : -1;
+    body(row, token, factor, __match_any_sync(kAllLanes, token));
+  }
+}
 
-  float4* mine = bins + warp * vocabulary * 64 + lane;
-  const int64_t vector = blockIdx.x * static_cast<int64_t>(p.width) + lane;
-  const bool has_columns = lane < p.width && 8 * vector < a.cols;
-  const T* dy = static_cast<const T*>(a.dy) + 8 * vector;
+// Eight columns of a lane lie as two quads 512 bytes apart, which keeps the accesses free of bank conflicts.
+template <class T>
+__global__ void __launch_bounds__(32 * kWarps, 1) embedding_backward_kernel(EmbeddingBackwardArgs a, BackwardPlan p) {
+  constexpr int kBatch = sizeof(T) == 2 ? 8 : 4;  // rows of a warp in flight
+  extern __shared__ float4 bins[];                // [vocabulary, 2, 32]
+  __shared__ int totals[EmbeddingBackwardArgs::kMaxVocabulary], starts[EmbeddingBackwardArgs::kMaxVocabulary];
+  __shared__ int head_tokens[kWarps];
+  const int vocabulary = static_cast<int>(a.vocabulary);
+  float4* heads = bins + vocabulary * 64;                         // [warps, 2, 32]: sum of a warp's first token
+  uint2* sorted = reinterpret_cast<uint2*>(heads + kWarps * 64);  // [chunk_rows]: factor; row << 8 | token
+  int* places = reinterpret_cast<int*>(sorted + p.chunk_rows);    // [warps, vocabulary]
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int* my_places = places + warp * vocabulary;
   const int64_t begin = blockIdx.y * p.chunk_rows, end = min(a.rows, begin + p.chunk_rows);
-  for (int64_t row0 = begin + warp * kBatch; row0 < end; row0 += p.warps * kBatch) {
-    const int64_t row = row0 + lane;
-    const bool in_range = lane < kBatch && row < end;
-    const float factor = in_range ? a.factors[row] : 0.0f;
-    const int token = in_range ? a.tokens[row] : 0;
-    Vec8<T> raw[kBatch];
-#pragma unroll
-    for (int r = 0; r < kBatch; ++r)
-      if (__shfl_sync(0xffffffffu, factor, r) != 0.0f && has_columns) raw[r] = load8(dy + (row0 + r) * a.cols);
-#pragma unroll
-    for (int r = 0; r < kBatch; ++r) {
-      const float f = __shfl_sync(0xffffffffu, factor, r);
-      float4* bin = mine + __shfl_sync(0xffffffffu, token, r) * 64;
-      if (f == 0.0f || !has_columns) continue;
-      float e[8];
-      unpack(raw[r], e);
-      float4 low = bin[0], high = bin[32];
-      low.x += f * e[0];
-      low.y += f * e[1];
-      low.z += f * e[2];
-      low.w += f * e[3];
-      high.x += f * e[4];
-      high.y += f * e[5];
-      high.z += f * e[6];
-      high.w += f * e[7];
-      bin[0] = low;
-      bin[32] = high;
+
+  for (int i = threadIdx.x; i < vocabulary * 64; i += blockDim.x) bins[i] = make_float4(0, 0, 0, 0);
+  for (int i = threadIdx.x; i < kWarps * vocabulary; i += blockDim.x) places[i] = 0;
+  __syncthreads();
+  for_rows_of_warp(a, begin, end, [&](int64_t, int token, float, uint32_t peers) {
+    if (token >= 0 && (peers & ((1u << lane) - 1)) == 0) my_places[token] += __popc(peers);
+    __syncwarp();
+  });
+  __syncthreads();
+  if (threadIdx.x < vocabulary) {  // counts of the warps to places behind the start of the token
+    int sum = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      const int count = places[w * vocabulary + threadIdx.x];
+      places[w * vocabulary + threadIdx.x] = sum;
+      sum += count;
     }
+    totals[threadIdx.x] = sum;
   }
   __syncthreads();
+  if (threadIdx.x < vocabulary) {
+    int sum = 0;
+    for (int t = 0; t < threadIdx.x; ++t) sum += totals[t];
+    starts[threadIdx.x] = sum;
+  }
+  __syncthreads();
+  for_rows_of_warp(a, begin, end, [&](int64_t row, int token, float factor, uint32_t peers) {
+    const uint32_t before = peers & ((1u << lane) - 1);
+    if (token >= 0)
+      sorted[starts[token] + my_places[token] + __popc(before)] =
+          make_uint2(__float_as_uint(factor), static_cast<uint32_t>(row - begin) << 8 | static_cast<uint32_t>(token));
+    __syncwarp();
+    if (token >= 0 && before == 0) my_places[token] += __popc(peers);
+    __syncwarp();
+  });
+  if (lane == 0) head_tokens[warp] = -1;
+  __syncthreads();
 
+  const int64_t vector = blockIdx.x * static_cast<int64_t>(p.width) + lane;
+  const bool has_columns = lane < p.width && 8 * vector < a.cols;
+  const T* dy = static_cast<const T*>(a.dy) + begin * a.cols + 8 * vector;
+  const int listed = starts[vocabulary - 1] + totals[vocabulary - 1];
+  const int first = listed * warp / kWarps, last = listed * (warp + 1) / kWarps;
+  int token = -1;
+  bool is_head = true;
+  float sums[8] = {};
+  // Only the warp with a token's first row can meet it as another than its first token: no two warps meet in a bin.
+  const auto flush = [&] {
+    if (token < 0) return;
+    float4* to = (is_head ? heads + warp * 64 : bins + token * 64) + lane;
+    to[0] = make_float4(sums[0], sums[1], sums[2], sums[3]);
+    to[32] = make_float4(sums[4], sums[5], sums[6], sums[7]);
+    if (is_head && lane == 0) head_tokens[warp] = token;
+    is_head = false;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sums[k] = 0;
+  };
+  for (int i = first; i < last; i += kBatch) {
+    Vec8<T> raw[kBatch];
+    uint2 entry[kBatch];
+#pragma unroll
+    for (int r = 0; r < kBatch; ++r) {
+      entry[r] = sorted[min(i + r, last - 1)];
+      raw[r] = has_columns && i + r < last ? load8(dy + (entry[r].y >> 8) * a.cols) : zero8<T>();
+    }
+#pragma unroll
+    for (int r = 0; r < kBatch; ++r) {
+      if (i + r >= last) break;
+      if (const int next = static_cast<int>(entry[r].y & 255); next != token) {
+        flush();
+        token = next;
+      }
+      float e[8];
+      unpack(raw[r], e);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) sums[k] += __uint_as_float(entry[r].x) * e[k];
+    }
+  }
+  flush();
+  __syncthreads();
+
+  if (threadIdx.x < 64)
+    for (int w = 0; w < kWarps; ++w) {
+      if (head_tokens[w] < 0) continue;
+      float4& bin = bins[head_tokens[w] * 64 + threadIdx.x];
+      const float4 head = heads[w * 64 + threadIdx.x];
+      bin = make_float4(bin.x + head.x, bin.y + head.y, bin.z + head.z, bin.w + head.w);
+    }
+  __syncthreads();
   float* partials = static_cast<float*>(a.workspace) + blockIdx.y * a.vocabulary * a.cols;
   for (int i = threadIdx.x; i < vocabulary * 64; i += blockDim.x) {
-    const int token = i / 64, high = i / 32 % 2, column_lane = i % 32;
+    const int of_token = i / 64, high = i / 32 % 2, column_lane = i % 32;
     const int64_t v = blockIdx.x * static_cast<int64_t>(p.width) + column_lane;
-    if (column_lane >= p.width || 8 * v >= a.cols) continue;
-    float4 sum = bins[i];
-    for (int w = 1; w < p.warps; ++w) {
-      const float4 other = bins[w * vocabulary * 64 + i];
-      sum.x += other.x;
-      sum.y += other.y;
-      sum.z += other.z;
-      sum.w += other.w;
-    }
-    store4(partials + token * a.cols + 8 * v + 4 * high, sum);
+    if (column_lane < p.width && 8 * v < a.cols) store4(partials + of_token * a.cols + 8 * v + 4 * high, bins[i]);
   }
 }
 
@@ -182,11 +248,11 @@ cudaError_t launch(const EmbeddingBackwardArgs& args, cudaStream_t stream) {
   const BackwardPlan p = backward_plan(args.rows, args.cols, args.vocabulary);
   const cudaError_t error = with_activation(args.dtype, [&](auto type) {
     auto* kernel = embedding_backward_kernel<typename decltype(type)::type>;
-    const size_t shared = static_cast<size_t>(p.warps * args.vocabulary * kBinBytes);
     const cudaError_t raised =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.shared_bytes));
     if (raised != cudaSuccess) return raised;
-    return start(kernel, dim3(p.slabs, p.chunks), dim3(32 * p.warps), shared, stream, args, p);
+    return start(kernel, dim3(p.slabs, p.chunks), dim3(32 * kWarps), static_cast<size_t>(p.shared_bytes), stream, args,
+                 p);
   });
   if (error != cudaSuccess) return error;
   return launch(AddPartialsArgs{.partials = static_cast<const float*>(args.workspace),

@@ -37,8 +37,9 @@ struct EmbeddingArgs {
 cudaError_t launch(const EmbeddingArgs& args, cudaStream_t stream);
 
 /// dweight[v, :] += sum over rows with tokens[t] = v of factors[t] * dy[t, :], in FP32; rows of factor 0 are not read.
-/// Each warp sums its rows in bins in shared memory, in row order; then warps and blocks are added in their order.
-/// Bytes moved: rows * (cols * E + 5) and about 10 % for the partial sums.
+/// Blocks sum their rows token by token, in row order; then warps and blocks are added in their order. Bytes moved:
+/// rows
+/// * (cols * E + 5) and about 5 % for the partial sums.
 struct EmbeddingBackwardArgs {
   static constexpr int64_t kMaxVocabulary = 64;
   DType dtype = DType::kBF16;

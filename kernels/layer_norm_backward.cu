@@ -2,8 +2,8 @@
 
 #include "kernels/launch.cuh"
 #include "kernels/layer_norm.h"
+#include "kernels/layer_norm_columns.cuh"
 #include "kernels/partials.h"
-#include "kernels/vector.cuh"
 
 // A thread owns the same columns of every row that its block takes, so that the column sums stay in registers. A narrow
 // row belongs to 8, 16 or 32 lanes of a warp (rows_kernel), a wide one to the whole block (wide_kernel).
@@ -42,47 +42,6 @@ int lanes_of(int64_t cols) {
 Plan plan(int64_t rows, int64_t cols) {
   return is_wide(cols) ? wide_plan(rows, cols) : rows_plan(rows, lanes_of(cols));
 }
-
-// Eight columns of a thread.
-template <class T, bool kSum>
-struct Columns {
-  float dgamma[8] = {}, dbeta[8] = {}, dx_sum[kSum ? 8 : 1] = {};
-
-  // Adds a row to dgamma and dbeta; s = sums of g and of g * xhat.
-  __device__ void first(const Vec8<T>& x, const Vec8<T>& dy, const float (&gamma)[8], float mean, float rstd,
-                        float& sum_g, float& sum_gx) {
-    float ex[8], ed[8];
-    unpack(x, ex);
-    unpack(dy, ed);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      const float xhat = standardized<T>(ex[k], mean, rstd), g = ed[k] * gamma[k];
-      sum_g += g;
-      sum_gx += g * xhat;
-      dgamma[k] += ed[k] * xhat;
-      dbeta[k] += ed[k];
-    }
-  }
-
-  // dx into ex; with kOutput y into ed.
-  template <bool kOutput>
-  __device__ void second(const Vec8<T>& x, const Vec8<T>& dy, const Vec8<T>& residual, const float (&gamma)[8],
-                         const float (&beta)[8], float mean, float rstd, float mean_g, float mean_gx, float (&ex)[8],
-                         float (&ed)[8]) {
-    float er[8];
-    unpack(x, ex);
-    unpack(dy, ed);
-    unpack(residual, er);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      const float xhat = standardized<T>(ex[k], mean, rstd);
-      const float inner = ed[k] * gamma[k] - mean_g - xhat * mean_gx;
-      ex[k] = inner * rstd + er[k];
-      if constexpr (kOutput) ed[k] = xhat * gamma[k] + beta[k];
-      if constexpr (kSum) dx_sum[k] += ex[k];
-    }
-  }
-};
 
 // --- narrow rows -----------------------------------------------------------------------------------------------------
 
@@ -161,28 +120,6 @@ __global__ void __launch_bounds__(kRowsThreads, sizeof(T) == 2 ? 3 : 2) rows_ker
 }
 
 // --- wide rows -------------------------------------------------------------------------------------------------------
-
-// kValues sums over the 32 lanes in kValues - 1 + log2(32 / kValues) exchanges: halves are traded first. The sum of
-// value j ends in the lanes whose upper bits are j, where the number of upper bits is log2 kValues.
-template <int kValues>
-__device__ float lanes_sums(float (&v)[kValues]) {
-  const int lane = threadIdx.x % 32;
-  int offset = 16;
-#pragma unroll
-  for (int left = kValues; left > 1; left /= 2) {
-    const bool upper = (lane & offset) != 0;
-#pragma unroll
-    for (int j = 0; j < left / 2; ++j) {
-      const float keep = upper ? v[left / 2 + j] : v[j], give = upper ? v[j] : v[left / 2 + j];
-      v[j] = keep + __shfl_xor_sync(0xffffffffu, give, offset);
-    }
-    offset /= 2;
-  }
-  float sum = v[0];
-#pragma unroll
-  for (int step = 16 / kValues; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-  return sum;
-}
 
 // kRows rows at a time, so that their loads are in flight together and share one barrier.
 template <class T, int kVectors, int kRows, bool kSum, bool kOutput>

@@ -120,48 +120,67 @@ __device__ void load_float8(const float* p, float (&v)[8]) {
   v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
 }
 
+// What turns eight pairs of a token.
+struct Turn {
+  float cos[8], sin[8];
+};
+
 // A thread keeps eight columns of the first half of a head and their partners and walks down the tokens; the plan is
-// that of a matrix of half the width.
+// that of a matrix of half the width. Positions are on their way a round ahead and the tables a row ahead: stores keep
+// the compiler from asking for them earlier, and a round has nothing else to wait for.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads, 2) rotary_sums_kernel(RotaryArgs a, ColumnPlan plan) {
-  constexpr int kRows = sizeof(T) == 2 ? 4 : 2;  // in flight
+  constexpr int kRows = sizeof(T) == 2 ? 3 : 2;  // in flight
   const int64_t cols = 3 * a.heads * a.head_dim, half = a.head_dim / 2, parts = half / 8;
   const int lane = threadIdx.x / plan.width;
   const int64_t pair = blockIdx.x * static_cast<int64_t>(plan.width) + threadIdx.x % plan.width;
   const int64_t head = pair / parts, part = pair % parts, column = head * a.head_dim + 8 * part;
   const bool mine = lane < plan.lanes && 16 * pair < cols, turns = head < 2 * a.heads;
-  const float sign = a.inverse ? -1.0f : 1.0f;
   float sums0[8] = {}, sums1[8] = {};
   if (mine) {
     T* x = static_cast<T*>(a.qkv) + column;
-    const int64_t end = min(a.tokens, (blockIdx.y + 1) * plan.chunk_rows);
-    for (int64_t row = blockIdx.y * plan.chunk_rows + lane; row < end; row += kRows * plan.lanes) {
+    const int64_t begin = blockIdx.y * plan.chunk_rows + lane, end = min(a.tokens, (blockIdx.y + 1) * plan.chunk_rows);
+    const int64_t step = kRows * plan.lanes;
+    int position[kRows];
+    const auto load_positions = [&](int64_t row) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) position[r] = a.positions[min(row + r * plan.lanes, end - 1)];
+    };
+    const auto load_turn = [&](int at, Turn& turn) {
+      if (!turns) return;
+      load_float8(a.cos + at * half + 8 * part, turn.cos);
+      load_float8(a.sin + at * half + 8 * part, turn.sin);
+    };
+    if (begin < end) load_positions(begin);
+    for (int64_t row = begin; row < end; row += step) {
       Vec8<T> raw0[kRows], raw1[kRows];
-      int64_t position[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         const int64_t token = row + r * plan.lanes;
         if (token >= end) break;
         raw0[r] = load8(x + token * cols);
         raw1[r] = load8(x + token * cols + half);
-        position[r] = a.positions[token];
       }
+      Turn turn[2];
+      load_turn(position[0], turn[0]);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
+        if (r + 1 < kRows)
+          load_turn(position[r + 1], turn[(r + 1) % 2]);
+        else
+          load_positions(row + step);
         const int64_t token = row + r * plan.lanes;
         if (token >= end) break;
         float first[8], second[8];
         unpack(raw0[r], first);
         unpack(raw1[r], second);
         if (turns) {
-          float cos[8], sin[8];
-          load_float8(a.cos + position[r] * half + 8 * part, cos);
-          load_float8(a.sin + position[r] * half + 8 * part, sin);
+          const Turn& t = turn[r % 2];
 #pragma unroll
           for (int k = 0; k < 8; ++k) {
-            const float p = first[k], q = second[k], s = sign * sin[k];
-            first[k] = p * cos[k] - q * s;
-            second[k] = q * cos[k] + p * s;
+            const float p = first[k], q = second[k], s = a.inverse ? -t.sin[k] : t.sin[k];
+            first[k] = p * t.cos[k] - q * s;
+            second[k] = q * t.cos[k] + p * s;
           }
           store8(x + token * cols, first);
           store8(x + token * cols + half, second);

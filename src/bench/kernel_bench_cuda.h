@@ -53,6 +53,7 @@ class KernelBench {
 };
 
 void time_layer_kernels(KernelBench& bench);      // kernels_layer_cuda.cpp
+void time_fp8_kernels(KernelBench& bench);        // kernels_fp8_cuda.cpp
 void time_end_kernels(KernelBench& bench);        // kernels_ends_cuda.cpp: embedding and head
 void time_optimizer_kernels(KernelBench& bench);  // kernels_optimizer_cuda.cpp
 

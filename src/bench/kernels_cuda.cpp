@@ -8,7 +8,10 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/gelu.h"
+#include "kernels/gelu_fp8.h"
 #include "kernels/layer_norm.h"
+#include "kernels/layer_norm_fp8.h"
+#include "kernels/quantize.h"
 #include "kernels/reduce.h"
 
 namespace esm::bench {
@@ -21,6 +24,9 @@ int64_t workspace_bytes(const ModelShape& s) {
       {kernels::layer_norm_backward_workspace(s.tokens, s.hidden, true),
        kernels::gelu_backward_workspace(s.tokens, s.ffn), kernels::gelu_backward_workspace(s.head_rows, s.hidden),
        kernels::column_sum_workspace(s.tokens, widest(s)), kernels::column_sum_workspace(s.tokens, s.hidden),
+       kernels::layer_norm_fp8_backward_workspace(s.tokens, s.hidden),
+       kernels::gelu_fp8_backward_workspace(s.tokens, s.ffn), kernels::quantize_transpose_workspace(s.tokens, s.ffn),
+       kernels::quantize_outer_workspace(s.tokens, s.ffn),
        kernels::embedding_backward_workspace(s.tokens, s.hidden, s.vocabulary), kernels::cross_entropy_workspace(),
        kernels::sum_of_squares_workspace()}));
 }
@@ -77,6 +83,7 @@ std::vector<KernelTime> time_kernels(const ModelShape& shape, const std::string&
   check(shape);
   KernelBench bench(shape, filter);
   time_layer_kernels(bench);
+  time_fp8_kernels(bench);
   time_end_kernels(bench);
   time_optimizer_kernels(bench);
   bench.stream.synchronize();

@@ -160,5 +160,9 @@ void embedding_checks(Random& random, Report& report);
 void head_checks(Random& random, Report& report);
 void reduce_checks(Random& random, Report& report);
 void adamw_checks(Random& random, Report& report);
+void quantize_checks(Random& random, Report& report);
+void gelu_fp8_checks(Random& random, Report& report);
+void layer_norm_fp8_checks(Random& random, Report& report);
+void fp8_scales_checks(Random& random, Report& report);
 
 }  // namespace esm::checks
