@@ -101,7 +101,8 @@ __global__ void __launch_bounds__(kLanes == kBlock ? 256 : kThreads, kLanes == k
       unpack(raw[i], e);
       sum += ((e[0] + e[1]) + (e[2] + e[3])) + ((e[4] + e[5]) + (e[6] + e[7]));
     }
-    const float mean = row_sum<kLanes>(sum, slots[0]) * inverse;
+    // Products rounded on their own and explicit FMAs: every kind of output gets the same bits.
+    const float mean = __fmul_rn(row_sum<kLanes>(sum, slots[0]), inverse);
     float squares[2] = {};
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -109,10 +110,10 @@ __global__ void __launch_bounds__(kLanes == kBlock ? 256 : kThreads, kLanes == k
       unpack(raw[i], e);
       float of_vector = 0;
 #pragma unroll
-      for (int k = 0; k < 8; ++k) of_vector += (e[k] - mean) * (e[k] - mean);
+      for (int k = 0; k < 8; ++k) of_vector = fmaf(e[k] - mean, e[k] - mean, of_vector);
       squares[i % 2] += full(i) ? of_vector : 0.0f;
     }
-    const float rstd = rsqrtf(row_sum<kLanes>(squares[0] + squares[1], slots[1]) * inverse + a.eps);
+    const float rstd = rsqrtf(fmaf(row_sum<kLanes>(squares[0] + squares[1], slots[1]), inverse, a.eps));
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (row >= a.rows || !full(i)) continue;

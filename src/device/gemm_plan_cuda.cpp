@@ -132,6 +132,19 @@ bool GemmPlan::accepts(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& cand
 
 void GemmPlan::launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candidate, const DeviceBuffer& workspace,
                       const GemmArgs& args, StreamHandle stream) const {
+  ESM_CUBLASLT(queue(handle, candidate, workspace, args, stream));
+}
+
+bool GemmPlan::try_launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candidate, const DeviceBuffer& workspace,
+                          const GemmArgs& args, StreamHandle stream) const {
+  const cublasStatus_t status = queue(handle, candidate, workspace, args, stream);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
+  ESM_CUBLASLT(status);
+  return true;
+}
+
+cublasStatus_t GemmPlan::queue(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candidate,
+                               const DeviceBuffer& workspace, const GemmArgs& args, StreamHandle stream) const {
   const auto aligned = [&](const void* pointer) {
     return pointer != nullptr &&
            reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(desc_.alignment_bytes) == 0;
@@ -155,9 +168,8 @@ void GemmPlan::launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& candi
   if (desc_.fp8()) set_scale_pointers(args.scale_a, args.scale_b);
   const float alpha = 1.0f, beta = desc_.accumulate ? 1.0f : 0.0f;
   const void* c = args.c != nullptr ? args.c : args.d;
-  ESM_CUBLASLT(cublasLtMatmul(handle, matmul_.get(), &alpha, args.a, a_.get(), args.b, b_.get(), &beta, c, d_.get(),
-                              args.d, d_.get(), &candidate, workspace.get(), static_cast<size_t>(workspace.bytes()),
-                              stream));
+  return cublasLtMatmul(handle, matmul_.get(), &alpha, args.a, a_.get(), args.b, b_.get(), &beta, c, d_.get(), args.d,
+                        d_.get(), &candidate, workspace.get(), static_cast<size_t>(workspace.bytes()), stream);
 }
 
 }  // namespace esm::device

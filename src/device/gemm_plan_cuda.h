@@ -38,6 +38,9 @@ class GemmPlan {
                int64_t* needed_bytes) const;
   void launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo, const DeviceBuffer& workspace,
               const GemmArgs& args, StreamHandle stream) const;
+  /// The same; false when cuBLASLt refuses: it accepts some FP8 settings that it then cannot run.
+  bool try_launch(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo, const DeviceBuffer& workspace,
+                  const GemmArgs& args, StreamHandle stream) const;
 
   const GemmDesc& desc() const { return desc_; }
   cublasLtMatmulAlgo_t algo{};
@@ -47,6 +50,8 @@ class GemmPlan {
   void set_bias_pointer(const void* pointer) const;
   void set_scale_pointers(const void* a, const void* b) const;
   void set_placeholders(const DeviceBuffer& workspace) const;
+  cublasStatus_t queue(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo, const DeviceBuffer& workspace,
+                       const GemmArgs& args, StreamHandle stream) const;
 
   GemmDesc desc_;
   std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, LtMatmulDeleter> matmul_;

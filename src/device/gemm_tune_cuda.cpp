@@ -215,18 +215,22 @@ std::vector<CandidateTime> time_candidates(cublasLtHandle_t handle, const GemmPl
     }
     return total_ms;
   };
-  round();  // loads the kernels
-  for (auto& values : us) values.clear();
+  // Loads the kernels, too.
+  std::erase_if(racing,
+                [&](size_t i) { return !plan.try_launch(handle, candidates[i].algo, workspace, args, stream); });
+  if (racing.empty()) fail<DeviceError>("cuBLASLt refuses to run any of its own proposals for {}", text(desc));
+  std::vector<CandidateTime> times(candidates.size());
+  for (CandidateTime& time : times) time.alone_us = std::numeric_limits<double>::infinity();
   round();
-  double best = us[0][0];
-  for (const auto& values : us) best = std::min(best, values[0]);
+  double best = us[racing.front()][0];
+  for (const size_t i : racing) best = std::min(best, us[i][0]);
+  for (const size_t i : racing) times[i].alone_us = us[i][0];
   std::erase_if(racing, [&](size_t i) { return i != 0 && us[i][0] > kOutOfTheRace * best; });
   for (const size_t i : racing) us[i].clear();
   const double round_ms = round();
   const int rounds = static_cast<int>(std::clamp(kBudgetMs / round_ms, double{kMinRounds}, double{kMaxRounds}));
   for (int i = 0; i < rounds; ++i) round();
-  std::vector<CandidateTime> times(candidates.size());
-  for (size_t i = 0; i < times.size(); ++i) times[i].alone_us = median(us[i]);
+  for (const size_t i : racing) times[i].alone_us = median(us[i]);
   for (const size_t i : finalists(times)) {
     const int runs = static_cast<int>(kRowMs * 1e3 / times[i].alone_us);
     const auto row = [&] {

@@ -14,7 +14,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> with_neighbours(cublasLtHandle_t ha
                                                              std::vector<cublasLtMatmulHeuristicResult_t> found);
 
 struct CandidateTime {
-  double alone_us = 0;      // median, caches cold, the device at ease between runs
+  double alone_us = 0;      // median, caches cold, the device at ease between runs; infinite: cuBLASLt cannot run it
   double sustained_us = 0;  // mean within a long row of runs, where power limits the clock; 0: not measured
 };
 
