@@ -98,6 +98,9 @@ ESM_MATH ClosedAmax close_amax(const DelayedRule& rule, float amax, float others
   return {amax, power_of_two(scale_exponent(top, rule.greatest, rule.margin)), false};
 }
 
+/// Floats from one inverse to the next: cuBLASLt reads them at multiples of 16 bytes only.
+inline constexpr int64_t kInverseStride = 4;
+
 /// State of all tensors with delayed scaling; shapes are fixed and all of it belongs into a checkpoint. All zeros at
 /// the start. A scale of 0 means that none is known: the tensor must then be measured before it is quantized, so that
 /// the first step uses a real amax.
@@ -106,7 +109,7 @@ struct AmaxTables {
   float* history = nullptr;        // [tensors, steps], entry n at n % steps
   float* pending = nullptr;        // [tensors] amax of the step so far
   float* scale = nullptr;          // [tensors]
-  float* inverse = nullptr;        // [tensors]
+  float* inverse = nullptr;        // [tensors, kInverseStride], the first of each row counts; the rest stays
   int32_t* nonfinite = nullptr;    // [tensors] entries so far that were not finite
   int64_t* closed = nullptr;       // [1] entries so far
 };

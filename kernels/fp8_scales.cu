@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) close_amax_kernel(CloseAmaxArgs a) {
       close_amax(a.rules[tensor], t.pending[tensor], __uint_as_float(others), last, t.scale[tensor]);
   history[slot] = result.entry;
   t.scale[tensor] = result.scale;
-  t.inverse[tensor] = result.scale > 0.0f ? inverse_power(result.scale) : 0.0f;
+  t.inverse[kInverseStride * tensor] = result.scale > 0.0f ? inverse_power(result.scale) : 0.0f;
   if (result.counted) ++t.nonfinite[tensor];
   t.pending[tensor] = 0.0f;
   // Every block has read *closed before it arrives; the last one sets the counter back.
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) measured_scale_kernel(MeasuredScaleA
   if (i >= a.n) return;
   const float scale = tensor_scale(a.amax[i], a.greatest, a.margin, a.scale[i]);
   a.scale[i] = scale;
-  a.inverse[i] = inverse_power(scale);
+  a.inverse[kInverseStride * i] = inverse_power(scale);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct MeasuredScaleArgs {
   float greatest = kMaxE4M3;  // of the format
   int margin = 0;
   float* scale = nullptr;
-  float* inverse = nullptr;
+  float* inverse = nullptr;  // kInverseStride floats apart
 };
 cudaError_t launch(const MeasuredScaleArgs& args, cudaStream_t stream);
 

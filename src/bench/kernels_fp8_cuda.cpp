@@ -175,7 +175,7 @@ void scales(KernelBench& x) {
                                                .history = history.as<float>(),
                                                .pending = values.as<float>(),
                                                .scale = values.as<float>() + tensors,
-                                               .inverse = values.as<float>() + 2 * tensors,
+                                               .inverse = values.as<float>() + 4 * tensors,
                                                .nonfinite = values.as<int32_t>() + 3 * tensors,
                                                .closed = counters.as<int64_t>()},
                                     .rules = rules.as<kernels::DelayedRule>(),

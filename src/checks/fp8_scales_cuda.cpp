@@ -16,7 +16,7 @@ void close_steps(int64_t tensors, int64_t steps, int64_t rounds, Random& random,
                 .choice = t % 3 == 2 ? AmaxChoice::kMostRecent : AmaxChoice::kMax,
                 .margin = static_cast<int>(t % 4) - 1};
   const size_t n = rules.size(), length = static_cast<size_t>(steps);
-  std::vector<float> history(n * length), pending(n), scale(n), inverse(n);
+  std::vector<float> history(n * length), pending(n), scale(n), inverse(kernels::kInverseStride * n);
   std::vector<int32_t> nonfinite(n);
   int64_t closed = 0;
   const DeviceBuffer<float> device_history(history), device_scale(scale), device_inverse(inverse);
@@ -50,7 +50,7 @@ void close_steps(int64_t tensors, int64_t steps, int64_t rounds, Random& random,
       const kernels::ClosedAmax result = kernels::close_amax(rules[t], pending[t], others, last, scale[t]);
       mine[slot] = result.entry;
       scale[t] = result.scale;
-      inverse[t] = result.scale > 0 ? 1 / result.scale : 0.0f;
+      inverse[kernels::kInverseStride * t] = result.scale > 0 ? 1 / result.scale : 0.0f;
       nonfinite[t] += result.counted ? 1 : 0;
     }
     ++closed;
@@ -69,7 +69,7 @@ void close_steps(int64_t tensors, int64_t steps, int64_t rounds, Random& random,
 void measured(Random& random, Report& report) {
   std::vector<float> amax{0.0f, 0x1p-149f, 1.0f, 448.0f, 449.0f, 57344.0f, 3e38f, INFINITY, NAN};
   while (amax.size() < 1000) amax.push_back(std::exp2(random.uniform(-130.0f, 127.0f)));
-  std::vector<float> scale(amax.size()), inverse(amax.size());
+  std::vector<float> scale(amax.size()), inverse(kernels::kInverseStride * amax.size());
   for (size_t i = 0; i < scale.size(); ++i) scale[i] = i % 2 == 0 ? 0.0f : 0.25f;
   const DeviceBuffer<float> device_amax(amax), device_scale(scale), device_inverse(inverse);
   CHECK_CUDA(launch(kernels::MeasuredScaleArgs{.n = static_cast<int64_t>(amax.size()),
@@ -81,7 +81,7 @@ void measured(Random& random, Report& report) {
                     nullptr));
   for (size_t i = 0; i < scale.size(); ++i) {
     scale[i] = kernels::tensor_scale(amax[i], kernels::kMaxE5M2, 1, scale[i]);
-    inverse[i] = 1 / scale[i];
+    inverse[kernels::kInverseStride * i] = 1 / scale[i];
   }
   report.same("measured scale", device_scale.download(), scale);
   report.same("measured scale inverse", device_inverse.download(), inverse);

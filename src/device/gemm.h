@@ -45,7 +45,7 @@ struct GemmArgs {
   const void* bias = nullptr;
   void* bias_gradient = nullptr;
   /// Factors of FP8 operands in device memory, read when the product runs; in the order of scale_index(), aligned to 16
-  /// bytes where there is more than one.
+  /// bytes (cuBLASLt finds no kernel otherwise).
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
 };

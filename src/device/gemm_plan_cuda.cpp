@@ -158,8 +158,7 @@ cublasStatus_t GemmPlan::queue(cublasLtHandle_t handle, const cublasLtMatmulAlgo
             "missing or misplaced bias gradient of {}", text(desc_));
   const auto good_scale = [](GemmScale scale, const float* pointer) {
     if (scale == GemmScale::kNone) return pointer == nullptr;
-    const uintptr_t alignment = scale == GemmScale::kTensor ? alignof(float) : 16;
-    return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+    return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
   };
   ESM_CHECK(good_scale(desc_.scale_a, args.scale_a) && good_scale(desc_.scale_b, args.scale_b),
             "missing, misplaced or misaligned scale of {}", text(desc_));

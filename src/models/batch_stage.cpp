@@ -63,13 +63,14 @@ struct Layout {
     rows = take(4 * sizes.scored);
     targets = take(sizes.scored);
     counts = take(4 * sizes.chunks);
+    counted = take(4);
   }
   int64_t take(int64_t size) {
     const int64_t at = bytes;
     bytes = round_up(bytes + std::max<int64_t>(size, 1), kAlignment);
     return at;
   }
-  int64_t ids, cu_seqlens, is_dummy, rows, targets, counts;
+  int64_t ids, cu_seqlens, is_dummy, rows, targets, counts, counted;
   int64_t bytes = 0;
 };
 
@@ -135,7 +136,7 @@ struct BatchStage::Impl {
 std::vector<int64_t> StagedBatch::shape() const {
   std::vector<int64_t> shape{pack.tokens, pack.segments(), pack.max_seqlen, scored.rows.numel()};
   for (const at::Tensor& x :
-       {pack.ids, pack.cu_seqlens, pack.is_dummy, pack.positions, scored.rows, scored.targets, scored.counts})
+       {pack.ids, pack.cu_seqlens, pack.is_dummy, pack.positions, pack.counted, scored.rows, scored.targets, scored.counts})
     shape.push_back(reinterpret_cast<int64_t>(x.data_ptr()));
   return shape;
 }
@@ -167,6 +168,10 @@ StagedBatch BatchStage::stage(const data::Batch& batch) {
   for (int64_t begin = 0; begin < batch.n_scored(); begin += m.limits.chunk_rows)
     counts.push_back(narrow<int32_t>(std::min(m.limits.chunk_rows, batch.n_scored() - begin)));
   put<int32_t>(memory, at.counts, counts, sizes.chunks, 0);
+  int32_t counted = 0;
+  for (size_t s = 0; s < batch.is_dummy.size(); ++s)
+    if (batch.is_dummy[s] == 0) counted = batch.cu_seqlens[s + 1];
+  put<int32_t>(memory, at.counted, {counted}, 1, 0);
   m.block = m.upload.finish();
 
   StagedBatch staged;
@@ -174,7 +179,8 @@ StagedBatch BatchStage::stage(const data::Batch& batch) {
                  .ids = m.view(at.ids, sizes.tokens, at::kByte),
                  .cu_seqlens = m.view(at.cu_seqlens, sizes.segments + 1, at::kInt),
                  .is_dummy = m.view(at.is_dummy, sizes.segments, at::kByte),
-                 .positions = m.positions.narrow(0, 0, sizes.tokens)};
+                 .positions = m.positions.narrow(0, 0, sizes.tokens),
+                 .counted = m.view(at.counted, 1, at::kInt)};
   for (size_t s = 0; s < batch.is_dummy.size(); ++s)
     if (batch.is_dummy[s] == 0)
       staged.pack.max_seqlen = std::max<int64_t>(staged.pack.max_seqlen, batch.cu_seqlens[s + 1] - batch.cu_seqlens[s]);

@@ -154,20 +154,32 @@ struct Esm2::Impl {
   /// Units whose matrices get their gradients from one product each.
   bool replaces(const nn::UnitStorage& unit) const { return &unit != units.front() && &unit != units.back(); }
 
+  /// Scales as they are; leaves no trace in histories.
+  void begin_evaluation() {
+    scales.begin_micro_batch(ops::Scales::Pass::kEvaluation);
+    quantize_weights();
+  }
+
+  void quantize_weights() {
+    for (const nn::EncoderLayer& layer : layers) layer.quantize_weights(ws);
+  }
+
   /// Adds to `sums` and to the gradients; `weights`: of the layers' matrices.
   void forward_backward(const StagedBatch& batch, nn::WeightGradient weights) {
     const ops::Pack& pack = batch.pack;
+    scales.begin_micro_batch(ops::Scales::Pass::kTraining);
+    if (weights_changed) quantize_weights();
     encode(pack);
     const at::Tensor dx = dx_buffer.narrow(0, 0, pack.tokens);
     dx.zero_();
     head->loss_and_gradient(ws, x(config.layers, pack.tokens), batch.scored, options.label_smoothing, sums, dx);
     ops::add_column_sums(ws, dx, layers.back().output_bias_gradient());
     const nn::EncoderScratch some = scratch.narrow(pack.tokens);
+    ops::quantize_operand(ws, layers.back().output_gradient(pack, some, dx));
     for (int64_t l = config.layers - 1; l >= 0; --l) {
       const nn::EncoderLayerSaved kept = saved(l, pack.tokens);
       layers[l].restore(ws, pack, rotary, some, kept, options.recompute);
-      layers[l].backward(ws, pack, rotary, some, kept, dx, l > 0 ? layers[l - 1].output_bias_gradient() : at::Tensor(),
-                         weights);
+      layers[l].backward(ws, pack, rotary, some, kept, dx, l > 0 ? &layers[l - 1] : nullptr, weights);
     }
     embedding->backward(ws, pack, factors.narrow(0, 0, pack.tokens), dx);
   }
@@ -193,6 +205,9 @@ struct Esm2::Impl {
   at::Tensor factors;  // of the embedding's rows
   at::Tensor sums;     // ops::make_loss_sums(), since begin_step()
   bool fresh = false;  // no batch since begin_step()
+  ops::Scales scales;
+  bool accumulated = false;     // a batch since begin_step()
+  bool weights_changed = true;  // since their codes were made for a step
   ops::Replay replay;  // of accumulate()
   int64_t replay_generation = 0;
 };
@@ -203,6 +218,7 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
       ws(context),
       inv_freq(choose_inv_freq(config_, options_)),
       rotary(ops::rotary_table(context, options_.tokens_per_batch, inv_freq)),
+      scales(context, options_.delay.history_steps),
       replay(context, options_.graphs) {
   const nn::EncoderLayerShape shape = layer_shape(config);
   add_unit(context, "embedding", nn::TokenEmbedding::declare(embedding_shape(context, config)));
@@ -214,7 +230,16 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
   const at::ScalarType dtype = activation_type(options.precision);
   const at::TensorOptions own = ops::options(context, dtype);
   embedding.emplace(*storages.front(), embedding_shape(context, config));
-  for (int64_t l = 0; l < config.layers; ++l) layers.emplace_back(layer_storage(l), shape, l);
+  for (int64_t l = 0; l < config.layers; ++l)
+    layers.emplace_back(layer_storage(l), shape, l,
+                        nn::Products{.precision = options.layer_precision.empty()
+                                                      ? options.precision
+                                                      : options.layer_precision.at(static_cast<size_t>(l)),
+                                     .scales = &scales,
+                                     .amax_choice = options.delay.choice,
+                                     .margin = options.delay.margin,
+                                     .tokens = tokens});
+  scales.allocate();
   head.emplace(context, *storages.back(), *storages.front(), head_shape(context, config), head_chunk_rows(tokens),
                dtype);
 
@@ -225,7 +250,7 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
   const bool keeps_h = options.training && options.recompute == nn::Recompute::kNone;
   for (int64_t i = 0; i < (keeps_h ? config.layers : 1); ++i)
     h_buffers.push_back(nn::EncoderLayerSaved::allocate_h(context, shape, tokens, dtype));
-  scratch = nn::EncoderScratch::allocate(context, shape, tokens, dtype);
+  scratch = nn::EncoderLayer::allocate_scratch(context, layers, tokens, dtype, options.training);
   if (options.training) dx_buffer = at::empty({tokens, config.hidden}, own);
   factors = at::empty({tokens}, ops::options(context, at::kFloat));
   sums = ops::make_loss_sums(context);
@@ -239,7 +264,7 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
 void Esm2::Impl::expect_operations() {
   const int64_t tokens = options.tokens_per_batch;
   embedding->expect(ws, tokens);
-  layers.front().expect(ws, tokens);
+  for (const nn::EncoderLayer& layer : layers) layer.expect(ws, tokens);
   head->expect(ws);
   ops::expect_attention(ws,
                         {.tokens = tokens,
@@ -285,10 +310,18 @@ void Esm2::accumulate(const data::Batch& batch) {
   if (m.replay_generation != m.ws.generation()) m.replay.clear();
   m.replay_generation = m.ws.generation();
   ops::Replay::Key key = staged.shape();
-  key.push_back(m.fresh ? 1 : 0);
+  for (const bool flag : {m.fresh, m.weights_changed, m.scales.measuring()}) key.push_back(flag ? 1 : 0);
   m.replay.run(key,
                [&] { m.forward_backward(staged, m.fresh ? nn::WeightGradient::kReplace : nn::WeightGradient::kAdd); });
   m.fresh = false;
+  m.weights_changed = false;
+  m.accumulated = true;
+}
+
+ops::Scales* Esm2::scales() { return impl_->scales.size() > 0 ? &impl_->scales : nullptr; }
+
+void Esm2::end_step() {
+  if (impl_->accumulated) impl_->scales.close_step();
 }
 
 const at::Tensor& Esm2::loss_sums() const { return impl_->sums; }
@@ -298,13 +331,17 @@ void Esm2::begin_step() {
   for (nn::UnitStorage* unit : m.units)
     unit->zero_grad(m.replaces(*unit) ? nn::ZeroGrad::kVectors : nn::ZeroGrad::kAll);
   m.sums.zero_();
+  m.scales.begin_step();
   m.fresh = true;
+  m.accumulated = false;
+  m.weights_changed = true;
 }
 
 LossSums Esm2::evaluate(const data::Batch& batch) {
   if (batch.n_scored() == 0) return {};
   Impl& m = *impl_;
   const auto [pack, scored] = m.stage->stage(batch);
+  m.begin_evaluation();
   m.encode(pack);
   const at::Tensor own = ops::make_loss_sums(m.ws.context());
   m.head->loss(m.ws, m.x(m.config.layers, pack.tokens), scored, own);
@@ -317,6 +354,7 @@ Outputs Esm2::forward(const data::Batch& batch, Want want) {
   if (want.contacts && !m.contact_head)
     fail<ConfigError>("contacts need a contact head, which comes with an imported checkpoint; this model has none");
   const ops::Pack pack = m.stage->stage(batch).pack;
+  m.begin_evaluation();
   Outputs out;
   std::optional<ContactMaps> contacts;
   if (want.contacts) contacts.emplace(batch, *m.contact_head, m.config.heads);
@@ -327,7 +365,7 @@ Outputs Esm2::forward(const data::Batch& batch, Want want) {
   const at::Tensor last = m.x(m.config.layers, pack.tokens);
   if (want.hidden_states) {
     const at::Tensor y = at::empty(last.sizes(), last.options());
-    m.head->final_norm(m.ws.context(), last, y);
+    m.head->final_norm(m.ws, last, y);
     out.hidden_TD.push_back(to_float(m.ws.context(), y));
   }
   if (want.logits) {
@@ -353,13 +391,21 @@ std::vector<ops::MemoryPart> Esm2::memory() const {
       statistics.add(x);
   }
   for (const at::Tensor& x : m.h_buffers) h.add(x);
-  for (const at::Tensor& x : {m.scratch.norm_TD, m.scratch.act_TF, m.scratch.wide_TF, m.dx_buffer, m.factors})
-    shared.add(x);
+  for (const at::Tensor& x : {m.scratch.norm_TD, m.scratch.wide_TF, m.dx_buffer, m.factors}) shared.add(x);
+  if (!m.scratch.act_TF.is_alias_of(m.scratch.wide_TF)) shared.add(m.scratch.act_TF);
+  for (const nn::CodeBuffers* codes :
+       {&m.scratch.input_TD, &m.scratch.input_TF, &m.scratch.gradient_wide, &m.scratch.gradient_TD})
+    for (const nn::CodeBuffer* buffer : {&codes->by_rows, &codes->by_columns})
+      shared.add(buffer->bytes).add(buffer->inverses);
+  ops::MemoryPart weight_codes{.name = "codes of weights"};
+  for (const nn::EncoderLayer& layer : m.layers)
+    for (const auto& [name, linear] : layer.linears())
+      linear->each_buffer([&](const at::Tensor& x) { weight_codes.add(x); });
   rotary.add(m.rotary.cos).add(m.rotary.sin);
   ops::MemoryPart attention = m.ws.attention_memory();
   if (m.options.graphs) attention.bytes += m.ws.attention_library_bytes;  // a graph has a pool of its own
   return {inputs,           qkv,    attended,          middle,        h,        statistics, shared,
-          m.head->memory(), rotary, m.stage->memory(), m.ws.memory(), attention};
+          m.head->memory(), rotary, m.stage->memory(), m.ws.memory(), attention, weight_codes, m.scales.memory()};
 }
 
 }  // namespace esm::models

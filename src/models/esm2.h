@@ -41,6 +41,8 @@ class Esm2 final : public Model {
   void accumulate(const data::Batch& batch) override;
   const at::Tensor& loss_sums() const override;
   void begin_step() override;
+  void end_step() override;
+  ops::Scales* scales() override;
   LossSums evaluate(const data::Batch& batch) override;
   std::vector<ops::MemoryPart> memory() const override;
 

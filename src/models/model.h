@@ -13,6 +13,7 @@
 #include "ops/attention_cuda.h"
 #include "ops/cross_entropy.h"
 #include "ops/memory_part.h"
+#include "ops/scales.h"
 
 namespace esm::models {
 
@@ -32,6 +33,10 @@ struct LossSums {
 
 struct ModelOptions {
   precision::Precision precision = precision::Precision::kFp32;
+  /// Of each encoder layer; empty: `precision` for all. Activations have one type: FP32 mixes with nothing.
+  std::vector<precision::Precision> layer_precision;
+  /// Of delayed scaling.
+  precision::DelayedScaling delay;
   /// T, the largest batch.budget(); a multiple of 128. Activation buffers are allocated once for it.
   int64_t tokens_per_batch = 8192;
   /// Longest real segment of a batch; 0: tokens_per_batch.
@@ -67,6 +72,10 @@ class Model {
   virtual void accumulate(const data::Batch& batch) = 0;
   /// [3] FP64 where the model works, the same memory all the time: kernels::LossSums since begin_step().
   virtual const at::Tensor& loss_sums() const = 0;
+  /// Scales of quantized products; nullptr when there are none.
+  virtual ops::Scales* scales() = 0;
+  /// Queues what ends a step, after the last accumulate(): amax values of all ranks into the histories.
+  virtual void end_step() = 0;
   /// Queues what makes gradients and sums 0 as far as accumulate() and update can tell: gradients that the first
   /// accumulate() writes whole may keep old values until then.
   virtual void begin_step() = 0;

@@ -51,16 +51,37 @@ EncoderLayerSaved EncoderLayerSaved::narrow(int64_t tokens) const {
           .norm2 = {rows(norm2.mean), rows(norm2.rstd)}};
 }
 
-EncoderScratch EncoderScratch::allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
-                                        at::ScalarType dtype) {
-  const at::TensorOptions own = ops::options(context, dtype);
-  return {.norm_TD = at::empty({tokens, shape.hidden}, own),
-          .act_TF = at::empty({tokens, shape.ffn}, own),
-          .wide_TF = at::empty({tokens, std::max(shape.ffn, 3 * shape.hidden)}, own)};
+EncoderScratch EncoderScratch::narrow(int64_t tokens) const {
+  EncoderScratch result = *this;
+  for (at::Tensor* x : {&result.norm_TD, &result.act_TF, &result.wide_TF}) *x = x->narrow(0, 0, tokens);
+  return result;
 }
 
-EncoderScratch EncoderScratch::narrow(int64_t tokens) const {
-  return {norm_TD.narrow(0, 0, tokens), act_TF.narrow(0, 0, tokens), wide_TF.narrow(0, 0, tokens)};
+EncoderScratch EncoderLayer::allocate_scratch(const Context& context, std::span<const EncoderLayer> layers,
+                                              int64_t tokens, at::ScalarType dtype, bool training) {
+  const EncoderLayerShape& shape = layers.front().shape_;
+  const at::TensorOptions own = ops::options(context, dtype);
+  EncoderScratch scratch{.norm_TD = at::empty({tokens, shape.hidden}, own),
+                         .act_TF = {},
+                         .wide_TF = at::empty({tokens, std::max(shape.ffn, 3 * shape.hidden)}, own)};
+  Linear::Room input_TD, input_TF, wide, gradient_TD;
+  bool all_fused = true;
+  for (const EncoderLayer& layer : layers) {
+    for (const Linear* linear : {&layer.qkv_, &layer.out_, &layer.fc1_}) input_TD.include(linear->input_room(tokens));
+    input_TF.include(layer.fc2_.input_room(tokens));
+    for (const Linear* linear : {&layer.qkv_, &layer.fc1_}) wide.include(linear->gradient_room(tokens));
+    for (const Linear* linear : {&layer.out_, &layer.fc2_}) gradient_TD.include(linear->gradient_room(tokens));
+    all_fused = all_fused && layer.fc2_.fused();
+  }
+  // A GELU that writes nothing but codes leaves its values alone: they need a shape and no place.
+  scratch.act_TF =
+      all_fused ? dense(scratch.wide_TF, {tokens, shape.ffn}) : at::empty({tokens, shape.ffn}, own);
+  scratch.input_TD = Linear::make_room(context, input_TD, training);
+  scratch.input_TF = Linear::make_room(context, input_TF, training);
+  if (!training) return scratch;
+  scratch.gradient_wide = Linear::make_room(context, wide, true);
+  scratch.gradient_TD = Linear::make_room(context, gradient_TD, true);
+  return scratch;
 }
 
 std::vector<ParamSpec> EncoderLayer::declare(const EncoderLayerShape& shape, int64_t index) {
@@ -75,37 +96,43 @@ std::vector<ParamSpec> EncoderLayer::declare(const EncoderLayerShape& shape, int
   return specs;
 }
 
-EncoderLayer::EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& shape, int64_t index)
+EncoderLayer::EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& shape, int64_t index,
+                           const Products& products)
     : shape_(shape),
       norm1_(storage, prefix_of(index) + "attention_norm", shape.layer_norm_eps),
-      qkv_(storage, prefix_of(index) + "attention.qkv"),
-      out_(storage, prefix_of(index) + "attention.out"),
+      qkv_(storage, prefix_of(index) + "attention.qkv", &products),
+      out_(storage, prefix_of(index) + "attention.out", &products),
       norm2_(storage, prefix_of(index) + "ffn_norm", shape.layer_norm_eps),
-      fc1_(storage, prefix_of(index) + "ffn.fc1"),
-      fc2_(storage, prefix_of(index) + "ffn.fc2") {}
+      fc1_(storage, prefix_of(index) + "ffn.fc1", &products),
+      fc2_(storage, prefix_of(index) + "ffn.fc2", &products) {}
 
 void EncoderLayer::attention_block(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
                                    const EncoderScratch& scratch, const EncoderLayerSaved& saved) const {
-  norm1_.forward(ws.context(), saved.x_TD, scratch.norm_TD, saved.norm1);
-  qkv_.forward(ws, scratch.norm_TD, saved.qkv_T3D);
+  const ops::GemmOperand x = qkv_.input(pack, scratch.input_TD, scratch.norm_TD, Codes::kRows);
+  norm1_.forward(ws, saved.x_TD, x, saved.norm1);
+  qkv_.forward(ws, x, saved.qkv_T3D);
   ops::rotary(ws, pack, rotary, {.qkv = saved.qkv_T3D, .heads = shape_.heads});
   ops::attention(ws, pack, {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .heads = shape_.heads});
-  out_.forward(ws, saved.o_TD, saved.x1_TD, saved.x_TD);
+  const ops::GemmOperand o = out_.input(pack, scratch.input_TD, saved.o_TD, Codes::kRows);
+  ops::quantize_operand(ws, o);
+  out_.forward(ws, o, saved.x1_TD, saved.x_TD);
 }
 
-void EncoderLayer::first_product(ops::Workspace& ws, const EncoderScratch& scratch,
+void EncoderLayer::first_product(ops::Workspace& ws, const ops::Pack& pack, const EncoderScratch& scratch,
                                  const EncoderLayerSaved& saved) const {
-  norm2_.forward(ws.context(), saved.x1_TD, scratch.norm_TD, saved.norm2);
-  fc1_.forward(ws, scratch.norm_TD, saved.h_TF);
+  const ops::GemmOperand x = fc1_.input(pack, scratch.input_TD, scratch.norm_TD, Codes::kRows);
+  norm2_.forward(ws, saved.x1_TD, x, saved.norm2);
+  fc1_.forward(ws, x, saved.h_TF);
 }
 
 void EncoderLayer::forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
                            const EncoderScratch& scratch, const EncoderLayerSaved& saved,
                            const at::Tensor& x_out) const {
   attention_block(ws, pack, rotary, scratch, saved);
-  first_product(ws, scratch, saved);
-  ops::gelu(ws.context(), shape_.activation, saved.h_TF, scratch.act_TF);
-  fc2_.forward(ws, scratch.act_TF, x_out, saved.x1_TD);
+  first_product(ws, pack, scratch, saved);
+  const ops::GemmOperand act = fc2_.input(pack, scratch.input_TF, scratch.act_TF, Codes::kRows);
+  ops::gelu(ws, shape_.activation, saved.h_TF, act);
+  fc2_.forward(ws, act, x_out, saved.x1_TD);
 }
 
 void EncoderLayer::expect(ops::Workspace& ws, int64_t tokens) const {
@@ -121,42 +148,70 @@ void EncoderLayer::restore(ops::Workspace& ws, const ops::Pack& pack, const ops:
   switch (recompute) {
     case Recompute::kNone: return;
     case Recompute::kFull: attention_block(ws, pack, rotary, scratch, saved); [[fallthrough]];
-    case Recompute::kSelective: return first_product(ws, scratch, saved);
+    case Recompute::kSelective: return first_product(ws, pack, scratch, saved);
   }
+}
+
+void EncoderLayer::quantize_weights(ops::Workspace& ws) const {
+  for (const auto& [name, linear] : linears()) linear->quantize_weight(ws);
+}
+
+ops::GemmOperand EncoderLayer::output_gradient(const ops::Pack& pack, const EncoderScratch& scratch,
+                                               const at::Tensor& dx) const {
+  return fc2_.gradient(pack, scratch.gradient_TD, dx);
 }
 
 void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
                             const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx,
-                            const at::Tensor& dx_sum, WeightGradient weights) const {
+                            const EncoderLayer* below, WeightGradient weights) const {
   const at::Tensor& norm = scratch.norm_TD;
-  const at::Tensor dh = dense(scratch.wide_TF, {pack.tokens, shape_.ffn});
-  fc2_.dgrad(ws, dx, dh);
+  const at::Tensor dact = dense(scratch.wide_TF, {pack.tokens, shape_.ffn});
+  const ops::GemmOperand dx_out = output_gradient(pack, scratch, dx);
+  fc2_.dgrad(ws, dx_out, dact);
+  const ops::GemmOperand dh = fc1_.gradient(pack, scratch.gradient_wide, dact),
+                         act = fc2_.input(pack, scratch.input_TF, scratch.act_TF, Codes::kColumns);
   ops::gelu_backward(ws, shape_.activation,
-                     {.x = saved.h_TF, .dy = dh, .dx = dh, .y = scratch.act_TF, .dx_sum = fc1_.bias_gradient()});
-  fc2_.wgrad(ws, dx, scratch.act_TF, weights);
+                     {.x = saved.h_TF, .dy = dact, .dx = dh, .y = act, .dx_sum = fc1_.bias_gradient()});
+  fc2_.wgrad(ws, dx_out, act, weights);
   fc1_.dgrad(ws, dh, norm);
+  const ops::GemmOperand dx1 = out_.gradient(pack, scratch.gradient_TD, dx),
+                         y2 = fc1_.input(pack, scratch.input_TD, norm, Codes::kColumns);
   norm2_.backward(ws, {.x = saved.x1_TD,
                        .stats = saved.norm2,
                        .dy = norm,
-                       .dx = dx,
+                       .dx = dx1,
                        .accumulate = true,
-                       .y = norm,
+                       .y = y2,
                        .dx_sum = out_.bias_gradient()});
-  fc1_.wgrad(ws, dh, norm, weights);
+  fc1_.wgrad(ws, dh, y2, weights);
 
   const at::Tensor& d_o = norm;
-  const at::Tensor dqkv = dense(scratch.wide_TF, {pack.tokens, 3 * shape_.hidden});
-  out_.dgrad(ws, dx, d_o);
-  out_.wgrad(ws, dx, saved.o_TD, weights);
-  ops::attention_backward(
-      ws, pack,
-      {.qkv = saved.qkv_T3D, .out = saved.o_TD, .lse = saved.lse_HT, .dout = d_o, .dqkv = dqkv, .heads = shape_.heads});
-  ops::rotary(ws, pack, rotary, {.qkv = dqkv, .heads = shape_.heads, .inverse = true, .sums = qkv_.bias_gradient()});
+  const ops::GemmOperand o = out_.input(pack, scratch.input_TD, saved.o_TD, Codes::kColumns);
+  ops::quantize_operand(ws, o);
+  out_.dgrad(ws, dx1, d_o);
+  out_.wgrad(ws, dx1, o, weights);
+  const at::Tensor dturned = dense(scratch.wide_TF, {pack.tokens, 3 * shape_.hidden});
+  ops::attention_backward(ws, pack,
+                          {.qkv = saved.qkv_T3D,
+                           .out = saved.o_TD,
+                           .lse = saved.lse_HT,
+                           .dout = d_o,
+                           .dqkv = dturned,
+                           .heads = shape_.heads});
+  ops::rotary(ws, pack, rotary, {.qkv = dturned, .heads = shape_.heads, .inverse = true, .sums = qkv_.bias_gradient()});
+  const ops::GemmOperand dqkv = qkv_.gradient(pack, scratch.gradient_wide, dturned);
+  ops::quantize_operand(ws, dqkv);
   qkv_.dgrad(ws, dqkv, norm);
-  norm1_.backward(
-      ws,
-      {.x = saved.x_TD, .stats = saved.norm1, .dy = norm, .dx = dx, .accumulate = true, .y = norm, .dx_sum = dx_sum});
-  qkv_.wgrad(ws, dqkv, norm, weights);
+  const ops::GemmOperand dx0 = below != nullptr ? below->output_gradient(pack, scratch, dx) : ops::GemmOperand(dx),
+                         y1 = qkv_.input(pack, scratch.input_TD, norm, Codes::kColumns);
+  norm1_.backward(ws, {.x = saved.x_TD,
+                       .stats = saved.norm1,
+                       .dy = norm,
+                       .dx = dx0,
+                       .accumulate = true,
+                       .y = y1,
+                       .dx_sum = below != nullptr ? below->output_bias_gradient() : at::Tensor()});
+  qkv_.wgrad(ws, dqkv, y1, weights);
 }
 
 }  // namespace esm::nn

@@ -4,7 +4,10 @@
 // a token, or less (nn/recompute.h). LayerNorm and GELU outputs are computed again where backward reads their inputs
 // anyway.
 #pragma once
+#include <array>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "nn/layers.h"
 #include "nn/recompute.h"
@@ -43,9 +46,10 @@ struct EncoderScratch {
   at::Tensor norm_TD;  // LayerNorm output; gradient of it in backward; gradient of o
   at::Tensor act_TF;   // GELU output
   at::Tensor wide_TF;  // gradients of h, then (its first 3 D columns' worth) of qkv
+  /// Codes of the inputs of the four products (D columns, the second feed-forward's F), of the gradients of h and qkv,
+  /// and of the gradient of the residual stream, which the layer above makes for the one below.
+  CodeBuffers input_TD, input_TF, gradient_wide, gradient_TD;
 
-  static EncoderScratch allocate(const Context& context, const EncoderLayerShape& shape, int64_t tokens,
-                                 at::ScalarType dtype);
   EncoderScratch narrow(int64_t tokens) const;
 };
 
@@ -53,7 +57,7 @@ class EncoderLayer {
  public:
   /// Parameters of layer `index`: "layers.<index>.attention_norm.weight", ...
   static std::vector<ParamSpec> declare(const EncoderLayerShape& shape, int64_t index);
-  EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& shape, int64_t index);
+  EncoderLayer(const UnitStorage& storage, const EncoderLayerShape& shape, int64_t index, const Products& products);
 
   /// Fills `saved` (saved.x_TD given) and x_out [T, D], which may not be x.
   void forward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary, const EncoderScratch& scratch,
@@ -63,11 +67,22 @@ class EncoderLayer {
   void restore(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary, const EncoderScratch& scratch,
                const EncoderLayerSaved& saved, Recompute recompute) const;
 
-  /// dx [T, D]: gradient of x_out, becomes the gradient of x in place. Adds to the parameters' gradients, but for
-  /// output_bias_gradient(), which whoever made dx has seen to; dx_sum, if defined, is that of the layer below.
+  /// Buffers for all of `layers`; by columns too with `training`.
+  static EncoderScratch allocate_scratch(const Context& context, std::span<const EncoderLayer> layers, int64_t tokens,
+                                         at::ScalarType dtype, bool training);
+
+  /// Makes the codes of all weights, once after each change of them.
+  void quantize_weights(ops::Workspace& ws) const;
+
+  /// dx [T, D], gradient of x_out, as backward reads it: to be made before, in scratch.
+  ops::GemmOperand output_gradient(const ops::Pack& pack, const EncoderScratch& scratch, const at::Tensor& dx) const;
+
+  /// dx, with the codes of output_gradient(), becomes the gradient of x in place, with the codes of below's
+  /// output_gradient(), where there is a layer below. Adds to the parameters' gradients, but for
+  /// output_bias_gradient(), which whoever made dx has seen to; that of `below` is added to here.
   void backward(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
                 const EncoderScratch& scratch, const EncoderLayerSaved& saved, const at::Tensor& dx,
-                const at::Tensor& dx_sum, WeightGradient weights) const;
+                const EncoderLayer* below, WeightGradient weights) const;
 
   /// Announces to `ws` what the layer will ask for, but for attention's needs.
   void expect(ops::Workspace& ws, int64_t tokens) const;
@@ -75,10 +90,16 @@ class EncoderLayer {
   /// Of the bias of W_2, [D] FP32: += column sums of the gradient of x_out.
   const at::Tensor& output_bias_gradient() const { return fc2_.bias_gradient(); }
 
+  /// The linear layers by name, in the order of forward.
+  std::array<std::pair<const char*, const Linear*>, 4> linears() const {
+    return {{{"qkv", &qkv_}, {"out", &out_}, {"fc1", &fc1_}, {"fc2", &fc2_}}};
+  }
+
  private:
   void attention_block(ops::Workspace& ws, const ops::Pack& pack, const ops::RotaryTable& rotary,
                        const EncoderScratch& scratch, const EncoderLayerSaved& saved) const;
-  void first_product(ops::Workspace& ws, const EncoderScratch& scratch, const EncoderLayerSaved& saved) const;
+  void first_product(ops::Workspace& ws, const ops::Pack& pack, const EncoderScratch& scratch,
+                     const EncoderLayerSaved& saved) const;
 
   EncoderLayerShape shape_;
   LayerNorm norm1_;

@@ -1,12 +1,18 @@
 #include "nn/layers.h"
 
+#include <algorithm>
+
+#include "kernels/fp8_out.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/place.h"
 
 namespace esm::nn {
 namespace {
 
-at::Tensor gradient(const UnitStorage& storage, const std::string& name) {
+using precision::Grouping;
+
+at::Tensor storage_gradient(const UnitStorage& storage, const std::string& name) {
   return storage.has(Role::kGrad) ? storage.view(Role::kGrad, name) : at::Tensor();
 }
 
@@ -18,22 +24,144 @@ void Linear::declare(std::vector<ParamSpec>& specs, const std::string& prefix, i
   specs.push_back({.name = prefix + ".bias", .shape = {out}, .kind = ParamKind::kBias});
 }
 
-Linear::Linear(const UnitStorage& storage, const std::string& prefix)
+Linear::Linear(const UnitStorage& storage, const std::string& prefix, const Products* products)
     : weight_(storage.view(Role::kCompute, prefix + ".weight")),
       bias_(storage.view(Role::kCompute, prefix + ".bias")),
-      dweight_(gradient(storage, prefix + ".weight")),
-      dbias_(gradient(storage, prefix + ".bias")) {}
-
-void Linear::forward(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& y, const at::Tensor& residual) const {
-  ops::linear(ws, {.x = x, .weight = weight_, .bias = bias_, .residual = residual, .y = y});
+      dweight_(storage_gradient(storage, prefix + ".weight")),
+      dbias_(storage_gradient(storage, prefix + ".bias")) {
+  if (products != nullptr) quantize(storage.context(), prefix, *products);
 }
 
-void Linear::dgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& dx) const {
-  ops::linear_dgrad(ws, {.dy = dy, .weight = weight_, .dx = dx});
+void Linear::quantize(const Context& context, const std::string& prefix, const Products& products) {
+  const precision::Recipe& recipe = precision::find_recipe(products.precision);
+  const int64_t out = weight_.size(0), in = weight_.size(1);
+  if (!recipe.quantized() || out % kernels::kFp8Multiple != 0 || in % kernels::kFp8Multiple != 0) return;
+  products_ = {.x = recipe.forward.a,
+               .weight = recipe.forward.b,
+               .dy = recipe.dgrad.a,
+               .fast_forward = recipe.forward.fast_accumulation,
+               .fast_dgrad = recipe.dgrad.fast_accumulation,
+               .fast_wgrad = recipe.wgrad.fast_accumulation,
+               .scales = products.scales};
+  Formats& p = products_;
+  const Grouping grouping = p.x.grouping;
+  p.emulated = !context.on_cuda() || grouping == Grouping::kMx32 || grouping == Grouping::kNv16;
+  const auto add = [&](const char* what, const precision::Operand& format) -> int64_t {
+    if (format.grouping != Grouping::kTensor && format.grouping != Grouping::kNv16) return -1;
+    return p.scales->add(prefix + what,
+                         {.greatest = precision::greatest(format.format),
+                          .choice = products.amax_choice,
+                          .margin = products.margin},
+                         format.timing);
+  };
+  p.x_scale = add(".x", p.x);
+  p.weight_scale = add(".weight", p.weight);
+  if (dweight_.defined()) p.dy_scale = add(".dy", p.dy);
+  weight_codes_ = make_room(context, room(p.weight, out, in), dweight_.defined());
 }
 
-void Linear::wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x, WeightGradient mode) const {
-  ops::linear_wgrad(ws, {.dy = dy, .x = x, .dweight = dweight_, .accumulate = mode == WeightGradient::kAdd});
+ops::GemmOperand Linear::operand(const precision::Operand& format, int64_t scale, const CodeBuffers& room,
+                                 const at::Tensor& values, Codes codes) const {
+  ops::GemmOperand x(values);
+  if (!format.quantized()) return x;
+  x.format = format;
+  x.emulated = products_.emulated;
+  if (scale >= 0) x.scale = products_.scales->at(scale);
+  const int64_t rows = values.size(0), cols = values.size(1);
+  const auto cut = [&](const CodeBuffer& buffer, int64_t n, int64_t k, at::Tensor& bytes, at::Tensor& inverses) {
+    if (x.emulated) {
+      bytes = buffer.bytes.view(values.scalar_type()).narrow(0, 0, rows * cols).view({rows, cols});
+      return;
+    }
+    bytes = buffer.bytes.narrow(0, 0, n * k).view({n, k});
+    inverses = format.grouping == Grouping::kTensor
+                   ? x.scale.inverse
+                   : buffer.inverses.narrow(0, 0, precision::layout(format, n, k).scales);
+  };
+  if (codes != Codes::kColumns) cut(room.by_rows, rows, cols, x.codes, x.inverses);
+  if (codes != Codes::kRows) cut(room.by_columns, cols, rows, x.codes_t, x.inverses_t);
+  return x;
+}
+
+ops::GemmOperand Linear::input(const ops::Pack& pack, const CodeBuffers& room, const at::Tensor& x,
+                               Codes codes) const {
+  ops::GemmOperand result = operand(products_.x, products_.x_scale, room, x, codes);
+  result.counted = pack.counted;
+  if (codes == Codes::kColumns) {
+    result.scale.measure = false;
+    result.scale.amax = at::Tensor();
+  }
+  return result;
+}
+
+ops::GemmOperand Linear::gradient(const ops::Pack& pack, const CodeBuffers& room, const at::Tensor& dy) const {
+  ops::GemmOperand result = operand(products_.dy, products_.dy_scale, room, dy, Codes::kBoth);
+  result.counted = pack.counted;
+  return result;
+}
+
+ops::GemmOperand Linear::weight() const {
+  return operand(products_.weight, products_.weight_scale, weight_codes_, weight_,
+                 dweight_.defined() ? Codes::kBoth : Codes::kRows);
+}
+
+void Linear::quantize_weight(ops::Workspace& ws) const { ops::quantize_operand(ws, weight()); }
+
+void Linear::forward(ops::Workspace& ws, const ops::GemmOperand& x, const at::Tensor& y,
+                     const at::Tensor& residual) const {
+  ops::linear(ws, {.x = x,
+                   .weight = weight(),
+                   .bias = bias_,
+                   .residual = residual,
+                   .y = y,
+                   .fast_accumulation = products_.fast_forward});
+}
+
+void Linear::dgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const at::Tensor& dx) const {
+  ops::linear_dgrad(ws, {.dy = dy, .weight = weight(), .dx = dx, .fast_accumulation = products_.fast_dgrad});
+}
+
+void Linear::wgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const ops::GemmOperand& x,
+                   WeightGradient mode) const {
+  ops::linear_wgrad(ws, {.dy = dy,
+                         .x = x,
+                         .dweight = dweight_,
+                         .accumulate = mode == WeightGradient::kAdd,
+                         .fast_accumulation = products_.fast_wgrad});
+}
+
+void Linear::Room::include(const Room& other) {
+  bytes = std::max(bytes, other.bytes);
+  inverses = std::max(inverses, other.inverses);
+}
+
+Linear::Room Linear::room(const precision::Operand& format, int64_t rows, int64_t cols) const {
+  if (!format.quantized()) return {};
+  if (products_.emulated) return {.bytes = rows * cols * static_cast<int64_t>(weight_.element_size())};
+  if (format.grouping == Grouping::kTensor) return {.bytes = rows * cols};
+  return {.bytes = rows * cols,
+          .inverses = std::max(precision::layout(format, rows, cols).scales,
+                               precision::layout(format, cols, rows).scales)};
+}
+
+Linear::Room Linear::input_room(int64_t tokens) const { return room(products_.x, tokens, weight_.size(1)); }
+Linear::Room Linear::gradient_room(int64_t tokens) const { return room(products_.dy, tokens, weight_.size(0)); }
+
+CodeBuffers Linear::make_room(const Context& context, const Room& room, bool by_columns) {
+  const auto make = [&] {
+    CodeBuffer buffer{.bytes = at::empty({room.bytes}, ops::options(context, at::kByte))};
+    if (room.inverses > 0) buffer.inverses = at::empty({room.inverses}, ops::options(context, at::kFloat));
+    return buffer;
+  };
+  if (room.bytes == 0) return {};
+  return {make(), by_columns ? make() : CodeBuffer{}};
+}
+
+void Linear::each_buffer(const std::function<void(const at::Tensor&)>& body) const {
+  for (const CodeBuffer* buffer : {&weight_codes_.by_rows, &weight_codes_.by_columns}) {
+    body(buffer->bytes);
+    body(buffer->inverses);
+  }
 }
 
 void Linear::expect(ops::Workspace& ws, int64_t tokens) const {
@@ -42,6 +170,12 @@ void Linear::expect(ops::Workspace& ws, int64_t tokens) const {
                           .in = weight_.size(1),
                           .type = weight_.scalar_type(),
                           .training = dweight_.defined()});
+  const auto expect_codes = [&](const precision::Operand& format, int64_t rows, int64_t cols) {
+    ops::expect_quantize_operand(ws, {.rows = rows, .cols = cols, .format = format, .emulated = products_.emulated});
+  };
+  expect_codes(products_.x, tokens, weight_.size(1));
+  expect_codes(products_.weight, weight_.size(0), weight_.size(1));
+  if (dweight_.defined()) expect_codes(products_.dy, tokens, weight_.size(0));
 }
 
 void LayerNorm::declare(std::vector<ParamSpec>& specs, const std::string& prefix, int64_t size) {
@@ -52,14 +186,14 @@ void LayerNorm::declare(std::vector<ParamSpec>& specs, const std::string& prefix
 LayerNorm::LayerNorm(const UnitStorage& storage, const std::string& prefix, double eps)
     : weight_(storage.view(Role::kCompute, prefix + ".weight")),
       bias_(storage.view(Role::kCompute, prefix + ".bias")),
-      dweight_(gradient(storage, prefix + ".weight")),
-      dbias_(gradient(storage, prefix + ".bias")),
+      dweight_(storage_gradient(storage, prefix + ".weight")),
+      dbias_(storage_gradient(storage, prefix + ".bias")),
       eps_(eps) {}
 
-void LayerNorm::forward(const Context& context, const at::Tensor& x, const at::Tensor& y,
+void LayerNorm::forward(ops::Workspace& ws, const at::Tensor& x, const ops::GemmOperand& y,
                         const NormStats& stats) const {
   ops::layer_norm(
-      context, {.x = x, .weight = weight_, .bias = bias_, .y = y, .mean = stats.mean, .rstd = stats.rstd, .eps = eps_});
+      ws, {.x = x, .weight = weight_, .bias = bias_, .y = y, .mean = stats.mean, .rstd = stats.rstd, .eps = eps_});
 }
 
 void LayerNorm::backward(ops::Workspace& ws, const Backward& a) const {

@@ -3,7 +3,9 @@
 #include <string>
 
 #include "nn/storage.h"
-#include "ops/workspace.h"
+#include "ops/gemm_operand.h"
+#include "ops/pack.h"
+#include "ops/scales.h"
 
 namespace esm::nn {
 
@@ -11,27 +13,93 @@ namespace esm::nn {
 /// are (the first micro-batch of a step, which saves zeroing and reading them).
 enum class WeightGradient { kAdd, kReplace };
 
-/// Y = X W^T + b of the parameters `prefix`.weight [n, k] and `prefix`.bias [n].
+/// How the products of a unit's linear layers work.
+struct Products {
+  precision::Precision precision = precision::Precision::kBf16;
+  ops::Scales* scales = nullptr;  // of the model: takes in those of the unit
+  kernels::AmaxChoice amax_choice = kernels::AmaxChoice::kMax;
+  int margin = 0;
+  int64_t tokens = 0;  // T, the most of a micro-batch
+};
+
+/// Room for the codes of one matrix in one order.
+struct CodeBuffer {
+  at::Tensor bytes;     // uint8
+  at::Tensor inverses;  // FP32
+};
+/// In both. Undefined tensors where nothing is quantized.
+struct CodeBuffers {
+  CodeBuffer by_rows, by_columns;
+};
+
+/// Which orders of codes an operation shall make.
+enum class Codes { kRows, kColumns, kBoth };
+
+/// Y = X W^T + b of the parameters `prefix`.weight [n, k] and `prefix`.bias [n]. With quantized products it holds the
+/// codes of the weight, and says in which form products read matrices: input() and gradient() have that form, for the
+/// operation that makes them.
 class Linear {
  public:
   static void declare(std::vector<ParamSpec>& specs, const std::string& prefix, int64_t out, int64_t in,
                       double init_std);
-  Linear(const UnitStorage& storage, const std::string& prefix);
+  /// Without `products` nothing is quantized. Scales are named `prefix`.x, .weight, .dy.
+  Linear(const UnitStorage& storage, const std::string& prefix, const Products* products = nullptr);
+
+  /// X [T, k] with codes in `room`: by rows for forward(), by columns for wgrad(), then with the scale that it had by
+  /// rows.
+  ops::GemmOperand input(const ops::Pack& pack, const CodeBuffers& room, const at::Tensor& x, Codes codes) const;
+  /// dY [T, n] with codes in `room`, in both orders.
+  ops::GemmOperand gradient(const ops::Pack& pack, const CodeBuffers& room, const at::Tensor& dy) const;
+
+  /// Makes the codes of the weight, once after each change of it.
+  void quantize_weight(ops::Workspace& ws) const;
 
   /// y[T, n] = x[T, k] W^T + b (+ residual, if defined).
-  void forward(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& y, const at::Tensor& residual = {}) const;
+  void forward(ops::Workspace& ws, const ops::GemmOperand& x, const at::Tensor& y,
+               const at::Tensor& residual = {}) const;
   /// dx[T, k] = dy[T, n] W.
-  void dgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& dx) const;
+  void dgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const at::Tensor& dx) const;
   /// The gradient of the weight; that of the bias is summed up by the operation that makes dy.
-  void wgrad(ops::Workspace& ws, const at::Tensor& dy, const at::Tensor& x,
+  void wgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const ops::GemmOperand& x,
              WeightGradient mode = WeightGradient::kAdd) const;
+
+  /// What codes of a matrix of so many rows need of a CodeBuffers.
+  struct Room {
+    int64_t bytes = 0, inverses = 0;
+    void include(const Room& other);
+  };
+  Room input_room(int64_t tokens) const;
+  Room gradient_room(int64_t tokens) const;
+  static CodeBuffers make_room(const Context& context, const Room& room, bool by_columns);
+  /// Operations that make X write it nowhere but in codes.
+  bool fused() const { return !products_.emulated && products_.x.grouping == precision::Grouping::kTensor; }
+  bool quantized() const { return products_.x.quantized(); }
+  /// Codes of the weight, for memory tables; undefined ones too.
+  void each_buffer(const std::function<void(const at::Tensor&)>& body) const;
+
   /// Announces what all of that will ask for.
   void expect(ops::Workspace& ws, int64_t tokens) const;
   /// [n] FP32, for the operation that makes dy and can sum its columns on the way.
   const at::Tensor& bias_gradient() const { return dbias_; }
 
  private:
+  /// As the recipe says, as far as sizes and device allow.
+  struct Formats {
+    precision::Operand x, weight, dy;
+    bool emulated = false;
+    bool fast_forward = false, fast_dgrad = false, fast_wgrad = false;
+    ops::Scales* scales = nullptr;
+    int64_t x_scale = -1, weight_scale = -1, dy_scale = -1;  // of `scales`; -1: none
+  };
+  ops::GemmOperand weight() const;
+  ops::GemmOperand operand(const precision::Operand& format, int64_t scale, const CodeBuffers& room,
+                           const at::Tensor& values, Codes codes) const;
+  Room room(const precision::Operand& format, int64_t rows, int64_t cols) const;
+  void quantize(const Context& context, const std::string& prefix, const Products& products);
+
   at::Tensor weight_, bias_, dweight_, dbias_;
+  Formats products_;
+  CodeBuffers weight_codes_;
 };
 
 /// Row statistics that a LayerNorm keeps for backward.
@@ -45,15 +113,15 @@ class LayerNorm {
   static void declare(std::vector<ParamSpec>& specs, const std::string& prefix, int64_t size);
   LayerNorm(const UnitStorage& storage, const std::string& prefix, double eps);
 
-  void forward(const Context& context, const at::Tensor& x, const at::Tensor& y, const NormStats& stats) const;
+  void forward(ops::Workspace& ws, const at::Tensor& x, const ops::GemmOperand& y, const NormStats& stats) const;
 
   struct Backward {
     at::Tensor x;
     NormStats stats;
     at::Tensor dy;
-    at::Tensor dx;
+    ops::GemmOperand dx;
     bool accumulate = false;  // dx += instead of dx =
-    at::Tensor y;             // if defined: receives the forward output again; may be dy
+    ops::GemmOperand y;       // if there is one: receives the forward output again; may be dy
     at::Tensor dx_sum = {};   // if defined: += column sums of dx
   };
   void backward(ops::Workspace& ws, const Backward& a) const;

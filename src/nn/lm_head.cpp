@@ -70,10 +70,10 @@ const at::Tensor& LmHead::bias() const {
 }
 
 void LmHead::forward_chunk(ops::Workspace& ws, const Chunk& c) const {
-  final_norm_.forward(ws.context(), c.x_ND, c.y_ND, c.norm1);
+  final_norm_.forward(ws, c.x_ND, c.y_ND, c.norm1);
   dense_.forward(ws, c.y_ND, c.dense_ND);
-  ops::gelu(ws.context(), ops::Gelu::kErf, c.dense_ND, c.act_ND);
-  norm_.forward(ws.context(), c.act_ND, c.z_ND, c.norm2);
+  ops::gelu(ws, ops::Gelu::kErf, c.dense_ND, c.act_ND);
+  norm_.forward(ws, c.act_ND, c.z_ND, c.norm2);
   ops::linear(ws, {.x = c.z_ND, .weight = decoder_, .bias = {}, .residual = {}, .y = c.logits_NV});
 }
 
@@ -136,9 +136,9 @@ void LmHead::loss_and_gradient(ops::Workspace& ws, const at::Tensor& x, const Sc
   });
 }
 
-void LmHead::final_norm(const Context& context, const at::Tensor& x, const at::Tensor& y) const {
-  const at::TensorOptions floats = ops::options(context, at::kFloat);
-  final_norm_.forward(context, x, y, {at::empty({x.size(0)}, floats), at::empty({x.size(0)}, floats)});
+void LmHead::final_norm(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& y) const {
+  const at::TensorOptions floats = ops::options(ws.context(), at::kFloat);
+  final_norm_.forward(ws, x, y, {at::empty({x.size(0)}, floats), at::empty({x.size(0)}, floats)});
 }
 
 void LmHead::logits(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& logits) {

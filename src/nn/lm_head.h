@@ -37,7 +37,7 @@ class LmHead {
                          const at::Tensor& sums, const at::Tensor& dx);
 
   /// y [T, D] = final LayerNorm of x.
-  void final_norm(const Context& context, const at::Tensor& x, const at::Tensor& y) const;
+  void final_norm(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& y) const;
   /// logits [T, V] FP32 of all rows of x.
   void logits(ops::Workspace& ws, const at::Tensor& x, const at::Tensor& logits);
 

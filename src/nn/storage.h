@@ -57,6 +57,7 @@ class UnitStorage {
 
   /// "embedding", "layers.0", ..., "head".
   const std::string& name() const { return name_; }
+  const Context& context() const { return context_; }
   const std::vector<ParamEntry>& entries() const { return entries_; }
   /// Parameters, padding not counted.
   int64_t numel() const { return numel_; }

@@ -6,6 +6,7 @@
 #include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
+#include "kernels/fp8_scale.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
@@ -21,10 +22,15 @@ void linear_dgrad(Workspace& ws, const LinearDgrad& a);
 void linear_wgrad(Workspace& ws, const LinearWgrad& a);
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums);
 
-void layer_norm(const Context& context, const LayerNormForward& a);
+void layer_norm(Workspace& ws, const LayerNormForward& a);
 void layer_norm_backward(Workspace& ws, const LayerNormBackward& a);
-void gelu(const Context& context, Gelu form, const at::Tensor& x, const at::Tensor& y);
+void gelu(Workspace& ws, Gelu form, const at::Tensor& x, const GemmOperand& y);
 void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a);
+
+void quantize_operand(Workspace& ws, const GemmOperand& x);
+int64_t quantize_floats(const QuantizeSizes& sizes);
+void close_amax(const Context& context, const kernels::AmaxTables& tables, const at::Tensor& rules,
+                const at::Tensor& arrived);
 
 void pack_positions(const Context& context, const Pack& pack);
 void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);

@@ -12,10 +12,12 @@ void linear(Workspace&, const LinearForward&) { no_cuda(); }
 void linear_dgrad(Workspace&, const LinearDgrad&) { no_cuda(); }
 void linear_wgrad(Workspace&, const LinearWgrad&) { no_cuda(); }
 void add_column_sums(Workspace&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
-void layer_norm(const Context&, const LayerNormForward&) { no_cuda(); }
+void layer_norm(Workspace&, const LayerNormForward&) { no_cuda(); }
 void layer_norm_backward(Workspace&, const LayerNormBackward&) { no_cuda(); }
-void gelu(const Context&, Gelu, const at::Tensor&, const at::Tensor&) { no_cuda(); }
+void gelu(Workspace&, Gelu, const at::Tensor&, const GemmOperand&) { no_cuda(); }
 void gelu_backward(Workspace&, Gelu, const GeluBackward&) { no_cuda(); }
+void quantize_operand(Workspace&, const GemmOperand&) { no_cuda(); }
+void close_amax(const Context&, const kernels::AmaxTables&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
 void pack_positions(const Context&, const Pack&) { no_cuda(); }
 void rotary(Workspace&, const Pack&, const RotaryTable&, const RotaryArgs&) { no_cuda(); }
 void begin_attention(Workspace&, const Pack&, const AttentionSetup&) { no_cuda(); }
@@ -36,6 +38,7 @@ constexpr int64_t kPartialFloats = 4 << 20;
 int64_t column_sums_floats(int64_t, int64_t) { return kPartialFloats; }
 int64_t layer_norm_backward_floats(int64_t, int64_t) { return kPartialFloats; }
 int64_t gelu_backward_floats(int64_t, int64_t) { return kPartialFloats; }
+int64_t quantize_floats(const QuantizeSizes&) { return kPartialFloats; }
 int64_t rotary_sums_floats(int64_t, int64_t, int64_t) { return kPartialFloats; }
 int64_t embedding_backward_floats(int64_t, int64_t, int64_t) { return kPartialFloats; }
 int64_t cross_entropy_floats() { return kPartialFloats; }

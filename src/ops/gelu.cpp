@@ -6,22 +6,26 @@
 
 namespace esm::ops {
 
-void gelu(const Context& context, Gelu form, const at::Tensor& x, const at::Tensor& y) {
-  if (on_cuda(context, "gelu", {x, y})) return cuda::gelu(context, form, x, y);
+void gelu(Workspace& ws, Gelu form, const at::Tensor& x, const GemmOperand& y) {
+  if (on_cuda(ws.context(), "gelu", {x, y.values})) return cuda::gelu(ws, form, x, y);
   with_element(x, [&](auto element) {
     using T = decltype(element);
-    cpu::gelu(form == Gelu::kTanh, x.numel(), data<T>(x), data<T>(y));
+    cpu::gelu(form == Gelu::kTanh, x.numel(), data<T>(x), data<T>(y.values));
   });
+  quantize_operand(ws, y);
 }
 
 void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a) {
-  if (on_cuda(ws.context(), "gelu_backward", {a.x, a.dy, a.dx, a.y, a.dx_sum})) return cuda::gelu_backward(ws, form, a);
+  if (on_cuda(ws.context(), "gelu_backward", {a.x, a.dy, a.dx.values, a.y.values, a.dx_sum}))
+    return cuda::gelu_backward(ws, form, a);
   with_element(a.x, [&](auto element) {
     using T = decltype(element);
-    cpu::gelu_backward(form == Gelu::kTanh, a.x.numel(), data<T>(a.x), data<T>(a.dy), data<T>(a.dx),
-                       data_or_null<T>(a.y));
+    cpu::gelu_backward(form == Gelu::kTanh, a.x.numel(), data<T>(a.x), data<T>(a.dy), data<T>(a.dx.values),
+                       data_or_null<T>(a.y.values));
   });
-  if (a.dx_sum.defined()) add_column_sums(ws, a.dx, a.dx_sum);
+  if (a.dx_sum.defined()) add_column_sums(ws, a.dx.values, a.dx_sum);
+  quantize_operand(ws, a.dx);
+  quantize_operand(ws, a.y);
 }
 
 void expect_gelu_backward(Workspace& ws, int64_t rows, int64_t cols) {

@@ -6,8 +6,9 @@
 
 namespace esm::ops {
 
-void layer_norm(const Context& context, const LayerNormForward& a) {
-  if (on_cuda(context, "layer_norm", {a.x, a.weight, a.bias, a.y, a.mean, a.rstd})) return cuda::layer_norm(context, a);
+void layer_norm(Workspace& ws, const LayerNormForward& a) {
+  if (on_cuda(ws.context(), "layer_norm", {a.x, a.weight, a.bias, a.y.values, a.mean, a.rstd}))
+    return cuda::layer_norm(ws, a);
   with_element(a.x, [&](auto element) {
     using T = decltype(element);
     cpu::layer_norm<T>({.rows = a.x.size(0),
@@ -16,15 +17,16 @@ void layer_norm(const Context& context, const LayerNormForward& a) {
                         .weight = data<T>(a.weight),
                         .bias = data<T>(a.bias),
                         .eps = static_cast<float>(a.eps),
-                        .y = data<T>(a.y),
+                        .y = data<T>(a.y.values),
                         .mean = data<float>(a.mean),
                         .rstd = data<float>(a.rstd)});
   });
+  quantize_operand(ws, a.y);
 }
 
 void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
   if (on_cuda(ws.context(), "layer_norm_backward",
-              {a.x, a.weight, a.bias, a.mean, a.rstd, a.dy, a.dx, a.y, a.dweight, a.dbias, a.dx_sum}))
+              {a.x, a.weight, a.bias, a.mean, a.rstd, a.dy, a.dx.values, a.y.values, a.dweight, a.dbias, a.dx_sum}))
     return cuda::layer_norm_backward(ws, a);
   const int64_t rows = a.x.size(0), cols = a.x.size(1);
   const at::Tensor partials = ws.floats(Workspace::kPartials, 2 * cpu::sum_blocks(rows) * cols);
@@ -38,14 +40,16 @@ void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
                                  .mean = data<float>(a.mean),
                                  .rstd = data<float>(a.rstd),
                                  .dy = data<T>(a.dy),
-                                 .dx = data<T>(a.dx),
+                                 .dx = data<T>(a.dx.values),
                                  .accumulate = a.accumulate,
-                                 .y = data_or_null<T>(a.y),
+                                 .y = data_or_null<T>(a.y.values),
                                  .dweight = data<float>(a.dweight),
                                  .dbias = data<float>(a.dbias),
                                  .partials = data<float>(partials)});
   });
-  if (a.dx_sum.defined()) add_column_sums(ws, a.dx, a.dx_sum);
+  if (a.dx_sum.defined()) add_column_sums(ws, a.dx.values, a.dx_sum);
+  quantize_operand(ws, a.dx);
+  quantize_operand(ws, a.y);
 }
 
 void expect_layer_norm_backward(Workspace& ws, int64_t rows, int64_t cols) {

@@ -19,9 +19,11 @@ at::Tensor as_float(Workspace& ws, Workspace::Slot slot, const at::Tensor& x) {
 }  // namespace
 
 void linear(Workspace& ws, const LinearForward& a) {
-  if (on_cuda(ws.context(), "linear", {a.x, a.weight, a.bias, a.residual, a.y})) return cuda::linear(ws, a);
+  if (on_cuda(ws.context(), "linear", {a.x.by_rows(), a.weight.by_rows(), a.bias, a.residual, a.y}))
+    return cuda::linear(ws, a);
   const int64_t rows = a.y.size(0), cols = a.y.size(1);
-  const at::Tensor x = as_float(ws, Workspace::kOperandA, a.x), w = as_float(ws, Workspace::kOperandB, a.weight);
+  const at::Tensor x = as_float(ws, Workspace::kOperandA, a.x.by_rows()),
+                   w = as_float(ws, Workspace::kOperandB, a.weight.by_rows());
   const bool wide = a.y.scalar_type() == at::kFloat;
   at::Tensor y = wide ? a.y : ws.floats(Workspace::kResult, rows * cols).view({rows, cols});
   if (!a.bias.defined()) {
@@ -38,8 +40,10 @@ void linear(Workspace& ws, const LinearForward& a) {
 }
 
 void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
-  if (on_cuda(ws.context(), "linear_dgrad", {a.dy, a.weight, a.dx})) return cuda::linear_dgrad(ws, a);
-  const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy), w = as_float(ws, Workspace::kOperandB, a.weight);
+  if (on_cuda(ws.context(), "linear_dgrad", {a.dy.by_rows(), a.weight.by_columns(), a.dx}))
+    return cuda::linear_dgrad(ws, a);
+  const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy.by_rows()),
+                   w = as_float(ws, Workspace::kOperandB, a.weight.by_columns());
   const bool wide = a.dx.scalar_type() == at::kFloat;
   at::Tensor dx = wide ? a.dx : ws.floats(Workspace::kResult, a.dx.numel()).view(a.dx.sizes());
   at::mm_out(dx, dy, w);
@@ -47,8 +51,10 @@ void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
 }
 
 void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
-  if (on_cuda(ws.context(), "linear_wgrad", {a.dy, a.x, a.dweight})) return cuda::linear_wgrad(ws, a);
-  const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy), x = as_float(ws, Workspace::kOperandB, a.x);
+  if (on_cuda(ws.context(), "linear_wgrad", {a.dy.by_columns(), a.x.by_columns(), a.dweight}))
+    return cuda::linear_wgrad(ws, a);
+  const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy.by_columns()),
+                   x = as_float(ws, Workspace::kOperandB, a.x.by_columns());
   at::Tensor dweight = a.dweight;
   if (a.accumulate)
     at::addmm_out(dweight, dweight, dy.t(), x);

@@ -1,28 +1,34 @@
-// Y = X W^T + b and its gradients. GEMM operands are FP32 or BF16, sums FP32. On the CPU BF16 operands are widened to
-// FP32 in scratch and multiplied there: the same numbers as a BF16 GEMM with FP32 accumulation, and faster than
-// LibTorch's on CPUs without BF16 units.
+// Y = X W^T + b and its gradients. GEMM operands are FP32, BF16 or codes of both, sums FP32. On the CPU BF16 operands are
+// widened to FP32 in scratch and multiplied there: the same numbers as a BF16 GEMM with FP32 accumulation, and faster
+// than LibTorch's on CPUs without BF16 units.
 #pragma once
-#include "ops/workspace.h"
+#include "ops/gemm_operand.h"
 
 namespace esm::ops {
 
 /// y[T, n] = x[T, k] weight[n, k]^T + bias[n] (+ residual[T, n]). residual may be undefined, or y itself; bias may be
 /// undefined only without residual; both have x's type. y may be FP32 when the operands are BF16.
 struct LinearForward {
-  at::Tensor x, weight, bias, residual, y;
+  GemmOperand x, weight;  // codes of both by rows, or neither in codes
+  at::Tensor bias, residual, y;
+  bool fast_accumulation = false;  // of codes: sums stay in the tensor cores, about 14 bits
 };
 void linear(Workspace& ws, const LinearForward& a);
 
 /// dx[T, k] = dy[T, n] weight[n, k].
 struct LinearDgrad {
-  at::Tensor dy, weight, dx;
+  GemmOperand dy, weight;  // codes of dy by rows, of weight by columns
+  at::Tensor dx;
+  bool fast_accumulation = false;
 };
 void linear_dgrad(Workspace& ws, const LinearDgrad& a);
 
 /// dweight[n, k] (+)= dy[T, n]^T x[T, k], FP32.
 struct LinearWgrad {
-  at::Tensor dy, x, dweight;
+  GemmOperand dy, x;  // codes of both by columns
+  at::Tensor dweight;
   bool accumulate = true;  // else dweight is overwritten, whatever it held
+  bool fast_accumulation = false;
 };
 void linear_wgrad(Workspace& ws, const LinearWgrad& a);
 

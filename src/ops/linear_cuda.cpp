@@ -3,50 +3,121 @@
 #include "device/phase_clock.h"
 #include "kernels/reduce.h"
 #include "ops/cuda_halves.h"
-#include "ops/cuda_tensor.h"
+#include "ops/cuda_operand.h"
 
 namespace esm::ops::cuda {
 namespace {
 
+using precision::Grouping;
+
 device::GemmContext& gemm(Workspace& ws) { return ws.context().cuda->gemm; }
+
+device::GemmScale scale_of(Grouping grouping) {
+  switch (grouping) {
+    case Grouping::kTensor: return device::GemmScale::kTensor;
+    case Grouping::kOuter: return device::GemmScale::kOuterVector;
+    case Grouping::kVector128: return device::GemmScale::kVector128;
+    case Grouping::kBlock128: return device::GemmScale::kBlock128;
+    case Grouping::kNone:
+    case Grouping::kMx32:
+    case Grouping::kNv16: break;
+  }
+  fail<InternalError>("no product takes codes of {}", precision::describe({.grouping = grouping}));
+}
+
+device::Fp8Operand kind_of(const GemmOperand& x) {
+  return {.dtype = fp8_type(x.format.format), .scale = scale_of(x.format.grouping)};
+}
+device::GemmContext::Fp8Data rows_of(const GemmOperand& x) { return {raw(x.codes), pointer<float>(x.inverses)}; }
+device::GemmContext::Fp8Data columns_of(const GemmOperand& x) { return {raw(x.codes_t), pointer<float>(x.inverses_t)}; }
+
+/// Both in codes, or neither.
+bool in_codes(const GemmOperand& a, const GemmOperand& b) {
+  ESM_CHECK(a.in_codes() == b.in_codes(), "a product of {} and {}", precision::describe(a.format),
+            precision::describe(b.format));
+  return a.in_codes();
+}
 
 }  // namespace
 
 void linear(Workspace& ws, const LinearForward& a) {
   const device::Phase phase(ws.context(), "GEMM forward");
   ESM_CHECK(!a.residual.defined() || a.bias.defined(), "a residual comes with a bias");
-  const device::LinearForwardGemm product{.tokens = a.x.size(0),
-                                          .out = a.weight.size(0),
-                                          .in = a.weight.size(1),
-                                          .operands = dtype_of(a.x),
+  if (in_codes(a.x, a.weight)) {
+    const device::Fp8ForwardGemm product{.tokens = a.x.codes.size(0),
+                                         .out = a.weight.codes.size(0),
+                                         .in = a.weight.codes.size(1),
+                                         .weight = kind_of(a.weight),
+                                         .x = kind_of(a.x),
+                                         .fast_accumulation = a.fast_accumulation,
+                                         .y = dtype_of(a.y),
+                                         .bias = a.bias.defined(),
+                                         .residual = a.residual.defined()};
+    return gemm(ws).run(product,
+                        {.x = rows_of(a.x),
+                         .weight = rows_of(a.weight),
+                         .bias = raw(a.bias),
+                         .residual = raw(a.residual),
+                         .y = raw(a.y)},
+                        ws.context().stream());
+  }
+  const at::Tensor &x = a.x.by_rows(), &weight = a.weight.by_rows();
+  const device::LinearForwardGemm product{.tokens = x.size(0),
+                                          .out = weight.size(0),
+                                          .in = weight.size(1),
+                                          .operands = dtype_of(x),
                                           .y = dtype_of(a.y),
                                           .bias = a.bias.defined(),
                                           .residual = a.residual.defined()};
-  gemm(ws).run(
-      product,
-      {.x = raw(a.x), .weight = raw(a.weight), .bias = raw(a.bias), .residual = raw(a.residual), .y = raw(a.y)},
-      ws.context().stream());
+  gemm(ws).run(product,
+               {.x = raw(x), .weight = raw(weight), .bias = raw(a.bias), .residual = raw(a.residual), .y = raw(a.y)},
+               ws.context().stream());
 }
 
 void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
   const device::Phase phase(ws.context(), "GEMM dgrad");
-  const device::LinearDgradGemm product{.tokens = a.dy.size(0),
-                                        .out = a.weight.size(0),
-                                        .in = a.weight.size(1),
-                                        .operands = dtype_of(a.dy),
+  if (in_codes(a.dy, a.weight)) {
+    const device::Fp8DgradGemm product{.tokens = a.dy.codes.size(0),
+                                       .out = a.weight.codes_t.size(1),
+                                       .in = a.weight.codes_t.size(0),
+                                       .weight_t = kind_of(a.weight),
+                                       .dy = kind_of(a.dy),
+                                       .fast_accumulation = a.fast_accumulation,
+                                       .dx = dtype_of(a.dx)};
+    return gemm(ws).run(product, {.dy = rows_of(a.dy), .weight_t = columns_of(a.weight), .dx = raw(a.dx)},
+                        ws.context().stream());
+  }
+  const at::Tensor &dy = a.dy.by_rows(), &weight = a.weight.by_columns();
+  const device::LinearDgradGemm product{.tokens = dy.size(0),
+                                        .out = weight.size(0),
+                                        .in = weight.size(1),
+                                        .operands = dtype_of(dy),
                                         .dx = dtype_of(a.dx)};
-  gemm(ws).run(product, {.dy = raw(a.dy), .weight = raw(a.weight), .dx = raw(a.dx)}, ws.context().stream());
+  gemm(ws).run(product, {.dy = raw(dy), .weight = raw(weight), .dx = raw(a.dx)}, ws.context().stream());
 }
 
 void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
-  const device::LinearWgradGemm product{.tokens = a.dy.size(0),
+  const device::Phase phase(ws.context(), "GEMM wgrad");
+  if (in_codes(a.dy, a.x)) {
+    const device::Fp8WgradGemm product{.tokens = a.dy.codes_t.size(1),
+                                       .out = a.dweight.size(0),
+                                       .in = a.dweight.size(1),
+                                       .x_t = kind_of(a.x),
+                                       .dy_t = kind_of(a.dy),
+                                       .fast_accumulation = a.fast_accumulation,
+                                       .dweight = dtype_of(a.dweight),
+                                       .accumulate = a.accumulate};
+    return gemm(ws).run(product, {.dy_t = columns_of(a.dy), .x_t = columns_of(a.x), .dweight = raw(a.dweight)},
+                        ws.context().stream());
+  }
+  const at::Tensor &dy = a.dy.by_columns(), &x = a.x.by_columns();
+  const device::LinearWgradGemm product{.tokens = dy.size(0),
                                         .out = a.dweight.size(0),
                                         .in = a.dweight.size(1),
-                                        .operands = dtype_of(a.dy),
+                                        .operands = dtype_of(dy),
                                         .dweight = dtype_of(a.dweight),
                                         .accumulate = a.accumulate};
-  const device::Phase phase(ws.context(), "GEMM wgrad");
-  gemm(ws).run(product, {.dy = raw(a.dy), .x = raw(a.x), .dweight = raw(a.dweight), .dbias = nullptr},
+  gemm(ws).run(product, {.dy = raw(dy), .x = raw(x), .dweight = raw(a.dweight), .dbias = nullptr},
                ws.context().stream());
 }
 

@@ -17,6 +17,7 @@ struct Pack {
   at::Tensor cu_seqlens;   // [S + 1] int32
   at::Tensor is_dummy;     // [S] uint8
   at::Tensor positions;    // [T] int32: place within the segment, from 0
+  at::Tensor counted;      // [1] int32: end of the last real segment; rows from there on are padding
 
   int64_t segments() const { return is_dummy.numel(); }
 };

@@ -30,7 +30,7 @@ void close_step(const kernels::AmaxTables& tables, std::span<const kernels::Dela
         kernels::close_amax(rules[static_cast<size_t>(t)], tables.pending[t], others, last, tables.scale[t]);
     history[slot] = result.entry;
     tables.scale[t] = result.scale;
-    tables.inverse[t] = result.scale > 0.0f ? kernels::inverse_power(result.scale) : 0.0f;
+    tables.inverse[kernels::kInverseStride * t] = result.scale > 0.0f ? kernels::inverse_power(result.scale) : 0.0f;
     tables.nonfinite[t] += result.counted ? 1 : 0;
     tables.pending[t] = 0.0f;
   }

@@ -19,6 +19,8 @@ void reduce(dist::Comm& comm, models::Model& model, StepOutcome& known) {
   known.tokens = counts[0];
   known.padded_tokens = counts[1];
   comm.all_reduce(bytes_of(model.loss_sums()), DType::kF64, dist::ReduceOp::kSum);
+  if (ops::Scales* scales = model.scales(); scales != nullptr)
+    comm.all_reduce(bytes_of(scales->pending()), DType::kF32, dist::ReduceOp::kMax);
   for (nn::UnitStorage* unit : model.units())
     comm.all_reduce(bytes_of(unit->flat(nn::Role::kGrad)), DType::kF32, dist::ReduceOp::kSum);
 }
@@ -68,6 +70,7 @@ void train_step(const StepParts& parts, int64_t step) {
     known.padded_tokens += batch.budget();
   }
   reduce(parts.comm, parts.model, known);
+  parts.model.end_step();
   parts.optimizer.update(parts.model.loss_sums(), known.lr, config.clip_norm);
   parts.queue.push(known);
 }

@@ -49,11 +49,11 @@ struct Product {
         a(random_codes(desc.a, desc.lda * desc.m, seed, stream)),
         b(random_codes(desc.b, desc.ldb * desc.n, seed + 1, stream)),
         d(desc.d, desc.ldd * desc.n),
-        scales(DType::kF32, 2) {
+        scales(DType::kF32, 5) {
     set_scales(0.017f, 0.023f, stream);
   }
   void set_scales(float scale_a, float scale_b, cudaStream_t stream) {
-    const float host[2] = {scale_a, scale_b};
+    const float host[5] = {scale_a, 0, 0, 0, scale_b};
     scales.upload(host, stream);
   }
   void run(GemmContext& gemm, cudaStream_t stream) const {
@@ -66,7 +66,7 @@ struct Product {
               .b = b.get(),
               .d = d.get(),
               .scale_a = scales.as<float>(),
-              .scale_b = scales.as<float>() + 1},  // aligned to four bytes
+              .scale_b = scales.as<float>() + 4},
              stream);
   }
   checks::GemmError error(int64_t k_used, cudaStream_t stream) const {
@@ -75,7 +75,7 @@ struct Product {
                                              {.a = decoded(a, stream),
                                               .b = decoded(b, stream),
                                               .scale_a = {static_cast<float>(s[0])},
-                                              .scale_b = {static_cast<float>(s[1])}},
+                                              .scale_b = {static_cast<float>(s[4])}},
                                              k_used);
     return checks::gemm_error(d.values(stream), want.d, g);
   }

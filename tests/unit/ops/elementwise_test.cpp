@@ -38,7 +38,7 @@ TEST_CASE("GELU values: at most 2e-7 of max(|x|, 1) from the formula, tails incl
   const int64_t n = static_cast<int64_t>(xs.size());
   const at::Tensor x = at::from_blob(xs.data(), {n}, at::kFloat), y = at::empty({n}, at::kFloat);
   ops::Workspace ws(Context{.threads = 1});
-  ops::gelu(ws.context(), form, x, y);
+  ops::gelu(ws, form, x, y);
   const at::Tensor dy = at::full({n}, 2.0, at::kFloat), dx = at::empty({n}, at::kFloat),
                    again = at::empty({n}, at::kFloat);
   ops::gelu_backward(ws, form, {.x = x, .dy = dy, .dx = dx, .y = again});
@@ -61,7 +61,7 @@ TEST_CASE("GELU keeps NaN, and backward may work in place") {
   x.select(0, 17).fill_(std::nan(""));
   const at::Tensor y = at::empty({1001}, at::kFloat);
   ops::Workspace ws(Context{.threads = 1});
-  ops::gelu(ws.context(), ops::Gelu::kErf, x, y);
+  ops::gelu(ws, ops::Gelu::kErf, x, y);
   CHECK(std::isnan(values(y)[17]));
   CHECK(!std::isnan(values(y)[18]));
   const at::Tensor dy = random_tensor(2, {1001}), dx = at::empty({1001}, at::kFloat), in_place = dy.clone();
@@ -85,7 +85,7 @@ TEST_CASE("LayerNorm forward and backward") {
   const at::Tensor w = random_tensor(2, {cols}, type), b = random_tensor(3, {cols}, type);
   const at::Tensor y = at::empty({rows, cols}, type), mean = at::empty({rows}, at::kFloat),
                    rstd = at::empty({rows}, at::kFloat);
-  ops::layer_norm(ws.context(), {.x = x, .weight = w, .bias = b, .y = y, .mean = mean, .rstd = rstd, .eps = 1e-5});
+  ops::layer_norm(ws, {.x = x, .weight = w, .bias = b, .y = y, .mean = mean, .rstd = rstd, .eps = 1e-5});
 
   at::Tensor xd = x.to(at::kDouble), wd = w.to(at::kDouble), bd = b.to(at::kDouble);
   for (at::Tensor* leaf : {&xd, &wd, &bd}) leaf->requires_grad_(true);

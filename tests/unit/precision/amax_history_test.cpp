@@ -32,7 +32,7 @@ struct State {
     history.assign(n * static_cast<size_t>(steps), 0.0f);
     pending.assign(n, 0.0f);
     scale.assign(n, 0.0f);
-    inverse.assign(n, 0.0f);
+    inverse.assign(kernels::kInverseStride * n, 0.0f);
     nonfinite.assign(n, 0);
   }
   AmaxTables tables() {

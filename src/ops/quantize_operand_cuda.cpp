@@ -1,0 +1,113 @@
+#include "device/cuda_check.h"
+#include "device/phase_clock.h"
+#include "kernels/fp8_scales.h"
+#include "kernels/quantize.h"
+#include "ops/cuda_halves.h"
+#include "ops/cuda_operand.h"
+#include "ops/cuda_tensor.h"
+
+namespace esm::ops::cuda {
+namespace {
+
+using precision::Grouping;
+
+void by_tensor(const Context& context, const GemmOperand& x) {
+  const int64_t rows = x.values.size(0), cols = x.values.size(1);
+  const int32_t* counted = pointer<int32_t>(x.counted);
+  const auto to = [&](const kernels::Fp8Out& out) {
+    if (out.transposed == nullptr && out.rows == nullptr) {
+      ESM_CUDA(kernels::launch(kernels::AmaxArgs{.dtype = dtype_of(x.values),
+                                                 .rows = rows,
+                                                 .cols = cols,
+                                                 .x = raw(x.values),
+                                                 .row_count = counted,
+                                                 .amax = out.amax},
+                               context.stream()));
+    } else if (out.transposed == nullptr) {
+      ESM_CUDA(kernels::launch(kernels::QuantizeArgs{.dtype = dtype_of(x.values),
+                                                     .rows = rows,
+                                                     .cols = cols,
+                                                     .from = raw(x.values),
+                                                     .row_count = counted,
+                                                     .to = out},
+                               context.stream()));
+    } else {
+      kernels::QuantizeTransposeArgs args{.dtype = dtype_of(x.values), .row_count = counted};
+      args.matrix[0] = {.rows = rows, .cols = cols, .from = raw(x.values), .to = out};
+      ESM_CUDA(kernels::launch(args, context.stream()));
+    }
+  };
+  write_fp8(context, x, to);
+}
+
+kernels::BlockScaling scaling_of(Grouping grouping) {
+  switch (grouping) {
+    case Grouping::kVector128: return kernels::BlockScaling::k1x128;
+    case Grouping::kBlock128: return kernels::BlockScaling::k128x128;
+    case Grouping::kOuter: return kernels::BlockScaling::kOuter;
+    case Grouping::kNone:
+    case Grouping::kTensor:
+    case Grouping::kMx32:
+    case Grouping::kNv16: break;
+  }
+  fail<InternalError>("no kernel makes codes of {}", precision::describe({.grouping = grouping}));
+}
+
+/// Scales of a row of 128 x 128 blocks, with their padding.
+int64_t block_stride(int64_t k) { return ((k + 127) / 128 + 3) / 4 * 4; }
+
+void by_groups(Workspace& ws, const GemmOperand& x) {
+  const int64_t rows = x.values.size(0), cols = x.values.size(1);
+  const bool outer = x.format.grouping == Grouping::kOuter;
+  ESM_CUDA(kernels::launch(
+      kernels::QuantizeBlocksArgs{
+          .dtype = dtype_of(x.values),
+          .scaling = scaling_of(x.format.grouping),
+          .rows = rows,
+          .cols = cols,
+          .from = raw(x.values),
+          .row_count = pointer<int32_t>(x.counted),
+          .to_dtype = fp8_type(x.format.format),
+          .to_rows = pointer<uint8_t>(x.codes),
+          .to_transposed = pointer<uint8_t>(x.codes_t),
+          .row_inverse = pointer<float>(x.inverses),
+          .column_inverse = pointer<float>(x.inverses_t),
+          .row_stride = block_stride(cols),
+          .column_stride = block_stride(rows),
+          .workspace =
+              outer ? ws.scratch(Workspace::kPartials, kernels::quantize_outer_workspace(rows, cols)) : nullptr},
+      ws.context().stream()));
+}
+
+}  // namespace
+
+void quantize_operand(Workspace& ws, const GemmOperand& x) {
+  const device::Phase phase(ws.context(), "quantize");
+  if (x.emulated) fail<InternalError>("no emulation yet");
+  if (x.format.grouping == Grouping::kTensor) return by_tensor(ws.context(), x);
+  by_groups(ws, x);
+}
+
+int64_t quantize_floats(const QuantizeSizes& s) {
+  return s.format.grouping == Grouping::kOuter ? floats_of(kernels::quantize_outer_workspace(s.rows, s.cols)) : 0;
+}
+
+void measured_scale(const Context& context, const TensorScale& s) {
+  ESM_CUDA(kernels::launch(kernels::MeasuredScaleArgs{.n = 1,
+                                                      .amax = pointer<float>(s.amax),
+                                                      .greatest = s.greatest,
+                                                      .margin = s.margin,
+                                                      .scale = pointer<float>(s.scale),
+                                                      .inverse = pointer<float>(s.inverse)},
+                           context.stream()));
+}
+
+void close_amax(const Context& context, const kernels::AmaxTables& tables, const at::Tensor& rules,
+                const at::Tensor& arrived) {
+  ESM_CUDA(kernels::launch(kernels::CloseAmaxArgs{.tables = tables,
+                                                  .rules = static_cast<const kernels::DelayedRule*>(raw(rules)),
+                                                  .arrived = reinterpret_cast<uint32_t*>(pointer<int32_t>(arrived))},
+                           context.stream()));
+}
+
+}  // namespace esm::ops::cuda
