@@ -14,6 +14,7 @@
 //   * Text is any scalar, as written, except bare numbers and true/false, which want quotes; nothing at all or null is
 //     an error (write "" for empty text).
 //   * A list may be given as one value. A field with optional value takes null.
+//   * map<string, string>: name: text | number | list; a list counts as its elements with ", " between them.
 //   * map<string, vector<string>>: one path, a list of paths (both get the field's default name), or name: path | list.
 //     A map field is one value: a file that gives it replaces it whole.
 // On the command line: text is taken as typed; lists and maps in YAML's flow form ('[a, b]', '{a: 1}') or one value;

@@ -44,11 +44,13 @@ struct EnumRef {
 };
 
 /// Pointer to a field's value. optional<T>: the key may be absent or `null`. map<string, double>: named numbers.
+/// map<string, string>: named texts; a number counts as text, and a list as its elements with ", " between them.
 /// map<string, vector<string>>: named lists of paths; a single path or a list without names is accepted under the
 /// name given by FieldRef::default_name.
-using ValueRef = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*,
-                              std::vector<int64_t>*, std::vector<std::string>*, std::map<std::string, double>*,
-                              std::map<std::string, std::vector<std::string>>*, EnumRef>;
+using ValueRef =
+    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*,
+                 std::vector<int64_t>*, std::vector<std::string>*, std::map<std::string, double>*,
+                 std::map<std::string, std::string>*, std::map<std::string, std::vector<std::string>>*, EnumRef>;
 
 struct FieldRef {
   std::string_view name;

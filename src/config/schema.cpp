@@ -75,6 +75,7 @@ std::string join_key(std::string_view prefix, std::string_view name) {
 
 bool is_map_field(const ValueRef& value) {
   return std::holds_alternative<std::map<std::string, double>*>(value) ||
+         std::holds_alternative<std::map<std::string, std::string>*>(value) ||
          std::holds_alternative<std::map<std::string, std::vector<std::string>>*>(value);
 }
 

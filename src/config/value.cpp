@@ -16,6 +16,7 @@ namespace {
 using Kind = YamlNode::Kind;
 using Numbers = std::map<std::string, double>;
 using Texts = std::vector<std::string>;
+using TextByName = std::map<std::string, std::string>;
 using NamedTexts = std::map<std::string, Texts>;
 
 constexpr size_t kShownBytes = 60;
@@ -113,13 +114,14 @@ std::string read(std::vector<T>& target, const YamlNode& node) {
   return "";
 }
 
-template <class T>
-std::string read_named(std::map<std::string, T>& target, const YamlNode& node) {
+template <class T, class Read>
+std::string read_named(std::map<std::string, T>& target, const YamlNode& node, const Read& read_element) {
   std::map<std::string, T> values;
   for (const YamlMember& member : node.members) {
     if (member.key.empty()) return "expected a name for each element, found an empty one";
     T value{};
-    if (std::string wrong = read(value, member.value); !wrong.empty()) return fmt::format("{}: {}", member.key, wrong);
+    if (std::string wrong = read_element(value, member.value); !wrong.empty())
+      return fmt::format("{}: {}", member.key, wrong);
     if (!values.emplace(member.key, std::move(value)).second)
       return fmt::format("the name {} occurs twice (again in line {})", member.key, member.line);
   }
@@ -127,13 +129,36 @@ std::string read_named(std::map<std::string, T>& target, const YamlNode& node) {
   return "";
 }
 
+constexpr auto kReadElement = [](auto& value, const YamlNode& node) { return read(value, node); };
+
 std::string read(Numbers& target, const YamlNode& node) {
   if (node.kind != Kind::kMap) return mismatch("a map of name: number", node);
-  return read_named(target, node);
+  return read_named(target, node, kReadElement);
+}
+
+std::string read_joined(std::string& target, const YamlNode& node) {
+  if (is_scalar(node)) return target = node.text, "";
+  const std::string_view hint = node.kind == Kind::kNothing ? " (quote text with a comma in it)" : "";
+  if (node.kind != Kind::kList) return mismatch("text or a list", node, hint);
+  std::string joined;
+  for (const YamlNode& item : node.items) {
+    if (!is_scalar(item)) return fmt::format("element {}: {}", &item - node.items.data() + 1, mismatch("text", item));
+    joined += (joined.empty() ? "" : ", ") + item.text;
+  }
+  target = std::move(joined);
+  return "";
+}
+
+std::string read(TextByName& target, const YamlNode& node) {
+  if (node.kind != Kind::kMap) return mismatch("a map of name: text", node);
+  TextByName values;
+  std::string wrong = read_named(values, node, read_joined);
+  if (wrong.empty()) target = std::move(values);
+  return wrong;
 }
 
 std::string read(NamedTexts& target, const YamlNode& node, std::string_view default_name) {
-  if (node.kind == Kind::kMap) return read_named(target, node);
+  if (node.kind == Kind::kMap) return read_named(target, node, kReadElement);
   if (node.kind == Kind::kNothing) return mismatch("a path, a list of paths or a map of name: paths", node);
   Texts values;
   if (std::string wrong = read(values, node); !wrong.empty()) return wrong;
@@ -222,7 +247,7 @@ std::string block_lines(const std::map<std::string, T>& values, int indent) {
   std::string out;
   for (const auto& [name, value] : values) {
     const std::string text = text_of(value);
-    if constexpr (!std::same_as<T, double>) {
+    if constexpr (!std::same_as<T, double> && !std::same_as<T, std::string>) {
       if (text.size() > kBlockWidth) {
         out += fmt::format("{:{}}{}:\n{}", "", indent, yaml_quote(name), block_lines(value, indent + 2));
         continue;
@@ -246,9 +271,9 @@ std::string read_argument(const FieldRef& field, std::string_view text) {
   const bool is_list_of_text = std::holds_alternative<Texts*>(field.value);
   const bool is_named = std::holds_alternative<NamedTexts*>(field.value);
   const bool is_text = std::holds_alternative<std::string*>(field.value);
-  const bool is_collection = is_list_of_text || is_named ||
-                             std::holds_alternative<std::vector<int64_t>*>(field.value) ||
-                             std::holds_alternative<Numbers*>(field.value);
+  const bool is_collection =
+      is_list_of_text || is_named || std::holds_alternative<std::vector<int64_t>*>(field.value) ||
+      std::holds_alternative<Numbers*>(field.value) || std::holds_alternative<TextByName*>(field.value);
   return with_argument(text, is_text || ((is_list_of_text || is_named) && !text.empty()), is_collection,
                        [&](const YamlNode& node) { return read_value(field, node); });
 }
@@ -260,6 +285,14 @@ std::string read_map_element(const FieldRef& field, std::string_view name, std::
                                  return with_argument(text, false, false, [&](const YamlNode& node) {
                                    double value = 0;
                                    std::string wrong = read(value, node);
+                                   if (wrong.empty()) (*map)[key] = value;
+                                   return wrong;
+                                 });
+                               },
+                               [&](TextByName* map) {
+                                 return with_argument(text, !text.empty(), true, [&](const YamlNode& node) {
+                                   std::string value;
+                                   std::string wrong = read_joined(value, node);
                                    if (wrong.empty()) (*map)[key] = value;
                                    return wrong;
                                  });
@@ -291,6 +324,7 @@ std::string value_block(std::string_view key, const ValueRef& value, int indent,
     if (const auto* v = std::get_if<std::vector<int64_t>*>(&value)) return block(**v);
     if (const auto* v = std::get_if<Texts*>(&value)) return block(**v);
     if (const auto* v = std::get_if<Numbers*>(&value)) return block(**v);
+    if (const auto* v = std::get_if<TextByName*>(&value)) return block(**v);
     if (const auto* v = std::get_if<NamedTexts*>(&value)) return block(**v);
   }
   return fmt::format("{} {}{}", head, text, tail);
@@ -306,6 +340,7 @@ std::string type_text(const ValueRef& value) {
                  [](std::vector<int64_t>*) -> std::string { return "list of integers"; },
                  [](Texts*) -> std::string { return "list of texts"; },
                  [](Numbers*) -> std::string { return "map of name: number"; },
+                 [](TextByName*) -> std::string { return "map of name: text"; },
                  [](NamedTexts*) -> std::string { return "map of name: list of texts"; },
                  [](const EnumRef& e) {
                    std::string all = "one of ";

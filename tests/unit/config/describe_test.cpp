@@ -24,6 +24,7 @@ Config odd_config() {
   c.optimizer.weight_decay = 5e-324;
   c.optimizer.clip_norm.reset();
   c.optimizer.lr_multipliers = {{"layers.0", 1.0 / 3}, {"head", -0.0}};
+  c.optimizer.notes = {{"a", "1"}, {"b b", ""}, {"c", "x: y"}, {"d", "null"}, {"e", std::string(200, 'e')}};
   c.optimizer.schedule.decay_steps = 123456789012345;
   c.model.activation = sample::Activation::kSwiglu;
   c.model.token_dropout = false;
@@ -66,7 +67,7 @@ TEST_CASE("entries tell key, value, default, origin, type, expectation and polic
   Config c;
   const config::Loaded loaded = config::load_text(c, "optimizer:\n  lr: 1e-3\ndata: {valid: a.fasta}\n", "x.yaml");
   const auto entries = config::entries(c, loaded.origins);
-  CHECK(entries.size() == 29);
+  CHECK(entries.size() == 30);
   CHECK(entries.front().key == "seed");
   CHECK(entries.back().key == "checkpoint.keep_best");
   const config::Entry& lr = find(entries, "optimizer.lr");

@@ -41,6 +41,7 @@ optimizer:
   lr: 1e-4
   clip_norm: null
   lr_multipliers: {embedding: 0.5, layers.0: 2}
+  notes: {a: "x, y", b: 3, c: [1, "2-4", z], d: true, e: []}
   schedule: {decay_steps: 5000}
 )");
   CHECK(c.seed == -3);
@@ -55,6 +56,8 @@ optimizer:
   CHECK(c.optimizer.lr == 1e-4);
   CHECK_FALSE(c.optimizer.clip_norm.has_value());
   CHECK(c.optimizer.lr_multipliers == std::map<std::string, double>{{"embedding", 0.5}, {"layers.0", 2.0}});
+  CHECK(c.optimizer.notes ==
+        std::map<std::string, std::string>{{"a", "x, y"}, {"b", "3"}, {"c", "1, 2-4, z"}, {"d", "true"}, {"e", ""}});
   CHECK(c.optimizer.schedule.decay_steps == 5000);
   CHECK(loaded.origins.at("optimizer.lr") == "x.yaml:10");
   CHECK_FALSE(loaded.origins.contains("optimizer.beta1"));
@@ -111,6 +114,9 @@ TEST_CASE("lists, maps, null and text on the command line") {
   CHECK(c.data.valid == std::map<std::string, std::vector<std::string>>{{"valid", {"z.fasta"}}});
   load(c, "data: {valid: {main: m}}\n", {set("data.valid", "{}")});
   CHECK(c.data.valid.empty());
+  load(c, "optimizer: {notes: {a: x}}\n",
+       {set("optimizer.notes.b", "1, 2"), set("optimizer.notes.c", "[1, 2]"), set("optimizer.notes.d", "4")});
+  CHECK(c.optimizer.notes == std::map<std::string, std::string>{{"a", "x"}, {"b", "1, 2"}, {"c", "1, 2"}, {"d", "4"}});
 }
 
 TEST_CASE("settings that do not fit are refused and named") {
@@ -124,6 +130,11 @@ TEST_CASE("settings that do not fit are refused and named") {
   CHECK_THAT(error_of("seed: 1\n", {set("seed", "null")}), ContainsSubstring("found nothing"));
   CHECK_THAT(error_of("seed: 1\n", {set("data.sizes", "[1,")}), ContainsSubstring("data.sizes: column"));
   CHECK_THAT(error_of("seed: 1\n", {set("data.valid.", "x")}), ContainsSubstring("expected a name"));
+  CHECK_THAT(error_of("seed: 1\n", {set("optimizer.notes", "x")}), ContainsSubstring("expected a map of name: text"));
+  CHECK_THAT(error_of("seed: 1\n", {set("optimizer.notes", "{a: {b: c}}")}),
+             ContainsSubstring("optimizer.notes: a: expected text or a list, found a map"));
+  CHECK_THAT(error_of("seed: 1\n", {set("optimizer.notes.a", "[1, [2]]")}),
+             ContainsSubstring("optimizer.notes: element 2: expected text, found a list"));
   CHECK_THAT(error_of("seed: 1\n", {set("run.note", "\xFF")}), ContainsSubstring("UTF-8"));
   CHECK_THAT(error_of("seed: 1\n", {set("optimizer.lr", "\"1e-4\"")}), ContainsSubstring("expected a number"));
   CHECK_THAT(error_of("seed: 1\n", {set("seed.x", "1")}), ContainsSubstring("unknown key seed.x"));

@@ -64,6 +64,8 @@ struct Optimizer {
   ESM_FIELD(clip_norm, "Clip; null: off.", config::positive())
   std::map<std::string, double> lr_multipliers;
   ESM_FIELD(lr_multipliers, "Factors by name.")
+  std::map<std::string, std::string> notes;
+  ESM_FIELD(notes, "Texts by name.")
   Schedule schedule;
   ESM_GROUP(schedule, "Learning rate over time.")
 };
