@@ -67,17 +67,4 @@ OperandLayout layout(const Operand& operand, int64_t rows, int64_t k) {
   fail<InternalError>("{} has no codes", format_name(operand.format));
 }
 
-bool in_hardware(const Operand& operand, int capability) {
-  switch (operand.grouping) {
-    case Grouping::kNone: return capability > 0;
-    case Grouping::kTensor: return capability >= 89;
-    case Grouping::kOuter:
-    case Grouping::kVector128:
-    case Grouping::kBlock128: return capability == 90;
-    case Grouping::kMx32:
-    case Grouping::kNv16: return capability >= 100;
-  }
-  fail<InternalError>("no such grouping");
-}
-
 }  // namespace esm::precision

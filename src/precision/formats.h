@@ -55,8 +55,4 @@ struct OperandLayout {
 /// tiles of 128 x 4 that Blackwell reads. All quotients are rounded up. Inverses: they multiply codes.
 OperandLayout layout(const Operand& operand, int64_t rows, int64_t k);
 
-/// Whether tensor cores of compute capability `capability` (90 for 9.0; 0: none) multiply such operands themselves.
-/// What they cannot is emulated: quantized, dequantized, multiplied in a wider type.
-bool in_hardware(const Operand& operand, int capability);
-
 }  // namespace esm::precision

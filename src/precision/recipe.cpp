@@ -26,13 +26,17 @@ constexpr Operand kVector = scaled(Format::kE4M3, Grouping::kVector128),
 constexpr Operand kMx = scaled(Format::kE4M3, Grouping::kMx32);
 constexpr Operand kNv = scaled(Format::kE2M1, Grouping::kNv16);
 
-/// Fast sums in the forward pass only: the error of a gradient adds up over layers, and wgrad sums over all tokens.
+/// Fast sums where k is a dimension of the model: measured on an H200 over k <= 5,120 their relative L2 error is 1e-3,
+/// beside the 6e-2 of quantizing itself. wgrad sums over all tokens: over 65,536 of them fast sums lose 0.4 % of
+/// operands with zero mean and 26 % of others. Scales in blocks take no fast sums, and the rest is emulated or has
+/// none.
 constexpr Recipe quantized(Precision precision, std::string_view name, Operand x, Operand weight, Operand dy) {
+  const bool fast = x.grouping == Grouping::kTensor || x.grouping == Grouping::kOuter;
   return {.precision = precision,
           .name = name,
           .compute = BF16,
-          .forward = {x, weight, BF16, true},
-          .dgrad = {dy, weight, BF16},
+          .forward = {x, weight, BF16, fast},
+          .dgrad = {dy, weight, BF16, fast},
           .wgrad = {dy, x, F32},
           .master = F32,
           .gradient = F32};
@@ -82,9 +86,7 @@ const Recipe& find_recipe(Precision precision) {
   fail<InternalError>("internal error: no recipe for precision {}", static_cast<int>(precision));
 }
 
-std::string describe(const GemmFormats& formats, int capability) {
-  const bool emulated = (formats.a.quantized() || formats.b.quantized()) &&
-                        !(in_hardware(formats.a, capability) && in_hardware(formats.b, capability));
+std::string describe(const GemmFormats& formats, bool emulated) {
   return fmt::format("{} x {} to {}{}", describe(formats.a), describe(formats.b), dtype_name(formats.result),
                      emulated                    ? ", emulated"
                      : formats.fast_accumulation ? ", fast sums"

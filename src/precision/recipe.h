@@ -13,8 +13,9 @@
 namespace esm::precision {
 
 enum class Precision { kFp32, kBf16, kFp8Delayed, kFp8Current, kFp8Block, kFp8Outer, kMxfp8, kNvfp4 };
-/// Those that a run can choose, a beginning of the enum; all names are in the recipes.
-constexpr auto enum_names(Precision) { return std::array{"fp32", "bf16"}; }
+constexpr auto enum_names(Precision) {
+  return std::array{"fp32", "bf16", "fp8_delayed", "fp8_current", "fp8_block", "fp8_outer", "mxfp8", "nvfp4"};
+}
 
 enum class GemmRole { kForward, kDgrad, kWgrad };
 constexpr auto enum_names(GemmRole) { return std::array{"forward", "dgrad", "wgrad"}; }
@@ -55,8 +56,8 @@ struct Recipe {
 std::span<const Recipe> recipes();
 const Recipe& find_recipe(Precision precision);
 
-/// What a GEMM really does on a device of compute capability `capability` (90 for 9.0; 0: the CPU), for the log:
-/// "E4M3 (tensor, delayed) x E5M2 (tensor, delayed) to BF16, fast sums"; ", emulated" where the hardware lacks it.
-std::string describe(const GemmFormats& formats, int capability);
+/// For the log: "E5M2 (tensor, delayed) x E4M3 (tensor, delayed) to BF16, fast sums"; without the sums where it is
+/// `emulated`.
+std::string describe(const GemmFormats& formats, bool emulated);
 
 }  // namespace esm::precision

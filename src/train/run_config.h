@@ -10,6 +10,8 @@
 #include "data/data_config.h"
 #include "models/esm2_config.h"
 #include "nn/recompute.h"
+#include "precision/fp8_config.h"
+#include "precision/layer_plan.h"
 #include "precision/recipe.h"
 #include "precision/state_formats.h"
 #include "train/schedule.h"
@@ -89,7 +91,7 @@ struct OptimizerSection {
             "How weights are kept beside the BF16 copy that is computed with. fp32: 4 bytes a parameter; "
             "bf16_remainder: the low 16 bits, 2 bytes, which with the copy are exactly the FP32 weights (same results "
             "bit for bit); bf16: nothing, 0 bytes: the copy alone is trained, rounded stochastically, which loses "
-            "precision. The last two need precision: bf16.",
+            "precision. The last two need a precision other than fp32.",
             config::Resume::kFixed)
   precision::MomentFormat moments = precision::MomentFormat::kF32;
   ESM_FIELD(moments,
@@ -163,7 +165,17 @@ struct RunConfig {
             "of the model comes from there. Empty: random weights.",
             config::Resume::kFree)
   precision::Precision precision = precision::Precision::kBf16;
-  ESM_FIELD(precision, "Recipe of the GEMMs and activations.", config::Resume::kWarn)
+  ESM_FIELD(precision,
+            "Recipe of the matrix products of the encoder layers; activations are BF16 except in fp32. fp8_*: E4M3 and "
+            "E5M2, with scales by tensor from earlier steps (delayed) or its own amax (current), by 128 elements "
+            "(block) or by row (outer). mxfp8, nvfp4: scales by 32 or 16 elements. What a device lacks is emulated or "
+            "refused, and the log says so.",
+            config::Resume::kWarn)
+  std::map<std::string, std::string> layer_precision;
+  ESM_FIELD(layer_precision,
+            "Layers with a recipe of their own, counted from 1, e.g. {bf16: \"1-2, 32-33\", fp8_current: [5, 6]}. Not "
+            "with precision: fp32.",
+            config::Resume::kWarn)
   DeviceChoice device = DeviceChoice::kAuto;
   ESM_FIELD(device, "Where the run works; auto: on a CUDA device if there is one that this program can use.",
             config::Resume::kWarn)
@@ -189,6 +201,8 @@ struct RunConfig {
   ESM_GROUP(train, "The training loop.")
   OptimizerSection optimizer;
   ESM_GROUP(optimizer, "AdamW.")
+  precision::Fp8Section fp8;
+  ESM_GROUP(fp8, "FP8, MXFP8 and NVFP4: scales, layers that stay in BF16, and what is watched.")
   ScheduleConfig schedule;
   ESM_GROUP(schedule, "Learning rate over the steps.")
   EvalSection eval;
@@ -198,15 +212,27 @@ struct RunConfig {
   ExpectSection expect;
   ESM_GROUP(expect, "What must hold at the end; otherwise the exit code is 7. For smoke runs in CI.")
 
+  /// Of the model's layers; ConfigError when layer_precision or fp8 does not fit them.
+  precision::PrecisionPlan precision_plan() const {
+    return precision::make_precision_plan(precision, layer_precision, fp8.first_layers_bf16, fp8.last_layers_bf16,
+                                          model.layers);
+  }
+
   void cross_check(config::Problems& problems) const {
+    // With init_from the model is known later; precision_plan() checks again.
+    const int64_t layers = init_from.empty() ? model.layers : 0;
+    for (const precision::PlanProblem& problem :
+         precision::plan_problems(precision, layer_precision, fp8.first_layers_bf16, fp8.last_layers_bf16, layers))
+      problems.add(problem.key, "{}", problem.what);
     if (!eval.monitor.empty() && !data.valid.contains(eval.monitor))
       problems.add("eval.monitor", "'{}' is not among the names of data.valid", eval.monitor);
     if (eval.patience > 0 && eval.every_steps == 0)
       problems.add("eval.patience", "needs eval.every_steps above 0: without it nothing is validated before the end");
     if (precision == precision::Precision::kFp32 && optimizer.master != precision::MasterFormat::kF32)
-      problems.add("optimizer.master",
-                   "{} needs precision: bf16: with precision: fp32 there is no BF16 copy of the weights",
-                   kernels::enum_names(optimizer.master)[static_cast<size_t>(optimizer.master)]);
+      problems.add(
+          "optimizer.master",
+          "{} needs a precision other than fp32, e.g. bf16: with precision: fp32 there is no BF16 copy of the weights",
+          kernels::enum_names(optimizer.master)[static_cast<size_t>(optimizer.master)]);
     if (expect.valid_loss_below.has_value() && data.valid.empty())
       problems.add("expect.valid_loss_below", "needs data.valid");
   }
