@@ -55,15 +55,20 @@ struct ByteTile {
 
   /// bytes[r]: row r of the thread's four in `pass`.
   __device__ void put(const TilePlace& at, int pass, const uint2 (&bytes)[4]) {
-    const int g = (16 * pass + at.group) ^ (2 * at.vector);
+    put(at.vector, 16 * pass + at.group, bytes);
+  }
+
+  /// bytes[r]: row 4 * group + r of the eight columns of a vector.
+  __device__ void put(int vector, int group, const uint2 (&bytes)[4]) {
+    const int g = group ^ (2 * vector);
     uint32_t low[4] = {bytes[0].x, bytes[1].x, bytes[2].x, bytes[3].x};
     uint32_t high[4] = {bytes[0].y, bytes[1].y, bytes[2].y, bytes[3].y};
     transpose4(low);
     transpose4(high);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      words[8 * at.vector + k][g] = low[k];
-      words[8 * at.vector + 4 + k][g] = high[k];
+      words[8 * vector + k][g] = low[k];
+      words[8 * vector + 4 + k][g] = high[k];
     }
   }
 

@@ -4,6 +4,7 @@
 #include "kernels/launch.cuh"
 #include "kernels/partials.h"
 #include "kernels/reduce.h"
+#include "kernels/rotary_math.cuh"
 #include "kernels/vector.cuh"
 
 namespace esm::kernels {
@@ -101,11 +102,7 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryArgs a) {
       p[u].get(first);
       q[u].get(second);
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) {
-        const float x = first[k], y = second[k];
-        first[k] = x * cos[k] - y * sin[k];
-        second[k] = y * cos[k] + x * sin[k];
-      }
+      for (int k = 0; k < kWidth; ++k) turn_pair(first[k], second[k], cos[k], sin[k]);
       Chunk<T, kWidth>::put(row + h * head_dim, first);
       Chunk<T, kWidth>::put(row + h * head_dim + half, second);
     }
@@ -177,11 +174,7 @@ __global__ void __launch_bounds__(kSumThreads, 2) rotary_sums_kernel(RotaryArgs 
         if (turns) {
           const Turn& t = turn[r % 2];
 #pragma unroll
-          for (int k = 0; k < 8; ++k) {
-            const float p = first[k], q = second[k], s = a.inverse ? -t.sin[k] : t.sin[k];
-            first[k] = p * t.cos[k] - q * s;
-            second[k] = q * t.cos[k] + p * s;
-          }
+          for (int k = 0; k < 8; ++k) turn_pair(first[k], second[k], t.cos[k], a.inverse ? -t.sin[k] : t.sin[k]);
           store8(x + token * cols, first);
           store8(x + token * cols + half, second);
         }

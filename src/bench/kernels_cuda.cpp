@@ -13,6 +13,7 @@
 #include "kernels/layer_norm_fp8.h"
 #include "kernels/quantize.h"
 #include "kernels/reduce.h"
+#include "kernels/rotary_fp8.h"
 
 namespace esm::bench {
 namespace {
@@ -27,6 +28,7 @@ int64_t workspace_bytes(const ModelShape& s) {
        kernels::layer_norm_fp8_backward_workspace(s.tokens, s.hidden),
        kernels::gelu_fp8_backward_workspace(s.tokens, s.ffn), kernels::quantize_transpose_workspace(s.tokens, s.ffn),
        kernels::quantize_outer_workspace(s.tokens, s.ffn),
+       kernels::rotary_fp8_backward_workspace(s.tokens, s.heads, s.head_dim()),
        kernels::embedding_backward_workspace(s.tokens, s.hidden, s.vocabulary), kernels::cross_entropy_workspace(),
        kernels::sum_of_squares_workspace()}));
 }

@@ -5,6 +5,7 @@
 #include "kernels/gelu_fp8.h"
 #include "kernels/layer_norm_fp8.h"
 #include "kernels/quantize.h"
+#include "kernels/rotary_fp8.h"
 
 namespace esm::bench {
 namespace {
@@ -146,6 +147,31 @@ void gelu(KernelBench& x, const Fp8Buffers& fp8) {
         [=](cudaStream_t stream) { return launch(back, stream); });
 }
 
+void rotary(KernelBench& x, const Fp8Buffers& fp8) {
+  if (!kernels::rotary_fp8_supports(x.shape.head_dim())) return;
+  std::vector<int32_t> host;
+  for (int64_t t = 0; t < x.shape.tokens; ++t) host.push_back(static_cast<int32_t>(t % x.shape.max_tokens));
+  const device::DeviceBuffer positions = x.upload(host);
+  const double n = 3 * static_cast<double>(x.shape.tokens * x.shape.hidden);
+  const std::string shape =
+      fmt::format("{} heads of {}", x.shape_text(x.shape.tokens, 3 * x.shape.hidden), x.shape.head_dim());
+  kernels::RotaryFp8BackwardArgs args{.tokens = x.shape.tokens,
+                                      .heads = x.shape.heads,
+                                      .head_dim = x.shape.head_dim(),
+                                      .dqkv = x.a.get(),
+                                      .positions = positions.as<int32_t>(),
+                                      .cos = x.stats1.as<float>(),
+                                      .sin = x.stats2.as<float>(),
+                                      .to = fp8.out(DType::kF8E5M2, true, true),
+                                      .sums = x.sum1.as<float>(),
+                                      .workspace = x.workspace.get()};
+  x.add("rotary_fp8_backward e5m2 " + shape + " sum", 4 * n, [=](cudaStream_t stream) { return launch(args, stream); });
+  args.sums = nullptr;
+  x.add("rotary_fp8_backward e5m2 " + shape, 4 * n, [=](cudaStream_t stream) { return launch(args, stream); });
+  args.to = fp8.out(DType::kF8E5M2, false, false);
+  x.add("rotary_fp8_backward amax only " + shape, 2 * n, [=](cudaStream_t stream) { return launch(args, stream); });
+}
+
 // The weights of a layer, BF16 after AdamW, to FP8 in both orders.
 void weights(KernelBench& x, const Fp8Buffers& fp8) {
   const int64_t h = x.shape.hidden, f = x.shape.ffn;
@@ -199,6 +225,8 @@ void time_fp8_kernels(KernelBench& x) {
     layer_norm(x, fp8);
     x.fill_activations();
     gelu(x, fp8);
+    x.fill_activations();
+    rotary(x, fp8);
     weights(x, fp8);
   }
   scales(x);

@@ -161,6 +161,7 @@ void head_checks(Random& random, Report& report);
 void reduce_checks(Random& random, Report& report);
 void adamw_checks(Random& random, Report& report);
 void quantize_checks(Random& random, Report& report);
+void rotary_fp8_checks(Random& random, Report& report);
 void gelu_fp8_checks(Random& random, Report& report);
 void layer_norm_fp8_checks(Random& random, Report& report);
 void fp8_scales_checks(Random& random, Report& report);

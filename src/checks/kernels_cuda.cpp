@@ -23,6 +23,7 @@ constexpr std::array kFamilies{Family{"layer_norm", layer_norm_checks},
                                Family{"quantize", quantize_checks},
                                Family{"gelu_fp8", gelu_fp8_checks},
                                Family{"layer_norm_fp8", layer_norm_fp8_checks},
+                               Family{"rotary_fp8", rotary_fp8_checks},
                                Family{"fp8_scales", fp8_scales_checks}};
 
 }  // namespace
