@@ -68,21 +68,34 @@ struct Amax<float> {
 };
 template <>
 struct Amax<Bf16> {
-  uint32_t pairs = 0;
-  __device__ void see(uint32_t pair) { pairs = __vmaxu2(pairs, pair & 0x7fff7fffu); }
+  uint32_t signed_pairs = 0, unsigned_pairs = 0;  // largest as integers: of what is positive, of what is negative
+  __device__ void see(uint32_t pair) {
+    signed_pairs = __vmaxs2(signed_pairs, pair);
+    unsigned_pairs = __vmaxu2(unsigned_pairs, pair);
+  }
   __device__ void see(const Vec8<Bf16>& v) {
     see(v.a.x);
     see(v.a.y);
     see(v.a.z);
     see(v.a.w);
   }
-  __device__ uint32_t bits() const { return max(pairs << 16, pairs & 0xffff0000u); }
+  __device__ uint32_t bits() const {
+    const uint32_t pairs = __vmaxu2(signed_pairs, unsigned_pairs & 0x7fff7fffu);
+    return max(pairs << 16, pairs & 0xffff0000u);
+  }
 };
+
+/// As pack() of vector.cuh, whose halves the compiler has been seen to take apart and put together again.
+__device__ inline Vec8<Bf16> packed_bf16(const float (&v)[8]) {
+  uint32_t words[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(words[k]) : "f"(v[2 * k + 1]), "f"(v[2 * k]));
+  return {make_uint4(words[0], words[1], words[2], words[3])};
+}
 
 /// The values that a BF16 tensor would hold.
 __device__ inline void round_bf16(float (&v)[8], Amax<Bf16>& amax) {
-  Vec8<Bf16> packed;
-  pack(v, packed);
+  const Vec8<Bf16> packed = packed_bf16(v);
   unpack(packed, v);
   amax.see(packed);
 }

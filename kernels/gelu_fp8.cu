@@ -7,28 +7,41 @@
 namespace esm::kernels {
 namespace {
 
-constexpr int kThreads = 256, kUnroll = 4;
+constexpr int kThreads = 256, kUnroll = 4, kRounds = 4;
+constexpr int kChunk = kThreads * kUnroll * kRounds;  // vectors of a block
 
+// A vector in work makes room for the one of the next round, which is on its way meanwhile.
 template <GeluForm kForm>
-__global__ void __launch_bounds__(kThreads) gelu_fp8_kernel(GeluFp8Args a) {
-  const int64_t vectors = a.rows * a.cols / 8, counted = counted_rows(a.rows, a.row_count) * a.cols / 8;
-  const int64_t first = blockIdx.x * static_cast<int64_t>(kThreads * kUnroll) + threadIdx.x;
+__global__ void __launch_bounds__(kThreads, 5) gelu_fp8_kernel(GeluFp8Args a) {
+  const int64_t first = blockIdx.x * static_cast<int64_t>(kChunk) + threadIdx.x;
+  const auto left_of = [&](int64_t rows) {  // of this thread's vectors on, at most a chunk
+    return static_cast<int>(min(rows * a.cols / 8 - first, static_cast<int64_t>(kChunk)));
+  };
+  int left = left_of(a.rows), counted = left_of(counted_rows(a.rows, a.row_count));
+  const Bf16* x = static_cast<const Bf16*>(a.x) + 8 * first;
+  uint8_t* y = a.y.rows + 8 * first;
   Vec8<Bf16> raw[kUnroll];
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u)
-    raw[u] = first + u * kThreads < counted ? load8(static_cast<const Bf16*>(a.x) + 8 * (first + u * kThreads))
-                                            : zero8<Bf16>();
+  for (int u = 0; u < kUnroll; ++u) raw[u] = load8_here(x + 8 * u * kThreads, u * kThreads < counted);
   const float scale = scale_of(a.y);
   Amax<Bf16> amax;
+#pragma unroll 1
+  for (int round = 0; round < kRounds; ++round) {
+    x += 8 * kUnroll * kThreads;
+    counted -= kUnroll * kThreads;
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
-    if (first + u * kThreads >= vectors) break;
-    float e[8];
-    unpack(raw[u], e);
+    for (int u = 0; u < kUnroll; ++u) {
+      float e[8];
+      unpack(raw[u], e);
+      raw[u] = load8_here(x + 8 * u * kThreads, round + 1 < kRounds && u * kThreads < counted);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) e[k] = Gelu<Bf16, kForm>::at(e[k]).value;
-    round_bf16(e, amax);
-    if (a.y.rows != nullptr) store8_bytes(a.y.rows + 8 * (first + u * kThreads), fp8_bytes<DType::kF8E4M3>(e, scale));
+      for (int k = 0; k < 8; ++k) e[k] = Gelu<Bf16, kForm>::at(e[k]).value;
+      round_bf16(e, amax);
+      if (a.y.rows != nullptr && u * kThreads < left)
+        store8_bytes(y + 8 * u * kThreads, fp8_bytes<DType::kF8E4M3>(e, scale));
+    }
+    y += 8 * kUnroll * kThreads;
+    left -= kUnroll * kThreads;
   }
   raise_by_block<0>(a.y.amax, amax.bits());
 }
@@ -36,28 +49,43 @@ __global__ void __launch_bounds__(kThreads) gelu_fp8_kernel(GeluFp8Args a) {
 template <GeluForm kForm, DType kGradient>
 __global__ void __launch_bounds__(kTileThreads, 3) gelu_fp8_backward_kernel(GeluFp8BackwardArgs a) {
   __shared__ ByteTile dx_tile, y_tile;
-  __shared__ float slots[kTileThreads / 32][kTile];
+  __shared__ TileSlots<float> slots;
+  __shared__ uint32_t largest[2][kTileThreads / 32];
+  const auto add = [](float s, float t) { return s + t; };
   const TilePlace at(blockIdx.y, blockIdx.x, a.rows, a.cols);
-  const int64_t counted = counted_rows(a.rows, a.row_count);
-  const Bf16 *x = static_cast<const Bf16*>(a.x), *dy = static_cast<const Bf16*>(a.dy);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  // Rows that count from the thread's first one on: those of pass p are 64 * p, ..., 64 * p + 3.
+  const int counted = static_cast<int>(
+      max(min(counted_rows(a.rows, a.row_count) - at.row(0, 0), static_cast<int64_t>(kTile)), int64_t{0}));
+  const bool has_columns = at.column() < a.cols;
+  int64_t next = at.row(0, 0) * a.cols + at.column();  // the row that is read next
+  int next_of_tile = 0;
+  Vec8<Bf16> rx[4], rd[4];
+  const auto read = [&](int r) {
+    const bool valid = has_columns && next_of_tile + r < counted;
+    rx[r] = load8_here(static_cast<const Bf16*>(a.x) + next, valid);
+    rd[r] = load8_here(static_cast<const Bf16*>(a.dy) + next, valid);
+    next += a.cols;
+  };
+#pragma unroll
+  for (int r = 0; r < 4; ++r) read(r);
+  __syncwarp();  // the compiler leaves the reads on this side
   const float dx_scale = scale_of(a.dx), y_scale = scale_of(a.y);
   Amax<Bf16> dx_amax, y_amax;
   float sums[8] = {};
-#pragma unroll 1  // both passes in flight at once would not fit the registers
+#pragma unroll 1
   for (int p = 0; p < kTilePasses; ++p) {
-    Vec8<Bf16> rx[4], rd[4];
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const bool valid = at.inside(p) && at.row(p, r) < counted;
-      rx[r] = valid ? load8(x + at.row(p, r) * a.cols + at.column()) : zero8<Bf16>();
-      rd[r] = valid ? load8(dy + at.row(p, r) * a.cols + at.column()) : zero8<Bf16>();
-    }
-    uint2 dx_bytes[4], y_bytes[4];
+    next += 60 * a.cols;
+    next_of_tile += 64;
+    uint8_t* to = a.dx.rows + at.row(p, 0) * a.cols + at.column();
+    const bool writes_rows = a.dx.rows != nullptr && at.inside(p);
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       float ex[8], ed[8];
       unpack(rx[r], ex);
       unpack(rd[r], ed);
+      read(r);  // a row in work makes room for one of the next pass
+      __syncwarp();
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
         const GeluPoint g = Gelu<Bf16, kForm>::at(ex[k]);
@@ -67,23 +95,27 @@ __global__ void __launch_bounds__(kTileThreads, 3) gelu_fp8_backward_kernel(Gelu
       }
       round_bf16(ex, y_amax);
       round_bf16(ed, dx_amax);
-      dx_bytes[r] = fp8_bytes<kGradient>(ed, dx_scale);
-      y_bytes[r] = fp8_bytes<DType::kF8E4M3>(ex, y_scale);
+      const uint2 dx_bytes = fp8_bytes<kGradient>(ed, dx_scale), y_bytes = fp8_bytes<DType::kF8E4M3>(ex, y_scale);
+      dx_tile.put(at, p, r, dx_bytes);
+      y_tile.put(at, p, r, y_bytes);
+      if (writes_rows) store8_bytes(to + r * a.cols, dx_bytes);
     }
-    if (a.dx.rows != nullptr && at.inside(p)) write_rows(at, p, dx_bytes, a.dx.rows);
-    if (a.dx.transposed != nullptr) dx_tile.put(at, p, dx_bytes);
-    if (a.y.transposed != nullptr) y_tile.put(at, p, y_bytes);
+  }
+  // One barrier for all that the threads trade.
+  if (a.dx_sum != nullptr) over_warp_rows(sums, slots, add);
+  for (int which = 0; which < 2; ++which) {
+    const uint32_t of_warp = __reduce_max_sync(0xffffffffu, which == 0 ? dx_amax.bits() : y_amax.bits());
+    if (lane == 0) largest[which][warp] = of_warp;
   }
   __syncthreads();
   if (a.dx.transposed != nullptr) dx_tile.write(at, a.dx.transposed);
   if (a.y.transposed != nullptr) y_tile.write(at, a.y.transposed);
-  if (a.dx_sum != nullptr) {
-    const float sum = over_tile_rows(sums, slots, [](float s, float t) { return s + t; });
-    if (threadIdx.x < kTile && at.column0 + threadIdx.x < a.cols)
-      static_cast<float*>(a.workspace)[blockIdx.y * a.cols + at.column0 + threadIdx.x] = sum;
+  if (a.dx_sum != nullptr && threadIdx.x < kTile && at.column0 + threadIdx.x < a.cols)
+    static_cast<float*>(a.workspace)[blockIdx.y * a.cols + at.column0 + threadIdx.x] = over_warps(slots, add);
+  if (float* amax = warp == 0 ? a.dx.amax : a.y.amax; warp < 2 && amax != nullptr) {
+    const uint32_t of_block = __reduce_max_sync(0xffffffffu, lane < kTileThreads / 32 ? largest[warp][lane] : 0u);
+    if (lane == 0) raise(amax, of_block);
   }
-  raise_by_block<0>(a.dx.amax, dx_amax.bits());
-  raise_by_block<1>(a.y.amax, y_amax.bits());
 }
 
 template <GeluForm kForm>
@@ -105,8 +137,7 @@ cudaError_t launch(const GeluFp8Args& args, cudaStream_t stream) {
       args.y.transposed != nullptr || args.y.dtype != DType::kF8E4M3)
     return cudaErrorInvalidValue;
   const auto go = [&](void (*kernel)(GeluFp8Args)) {
-    return start(kernel, dim3(static_cast<unsigned>(ceil_div(n / 8, kThreads * kUnroll))), dim3(kThreads), 0, stream,
-                 args);
+    return start(kernel, dim3(static_cast<unsigned>(ceil_div(n / 8, kChunk))), dim3(kThreads), 0, stream, args);
   };
   return args.form == GeluForm::kErf ? go(gelu_fp8_kernel<GeluForm::kErf>) : go(gelu_fp8_kernel<GeluForm::kTanh>);
 }

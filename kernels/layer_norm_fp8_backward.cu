@@ -1,98 +1,102 @@
 #include <algorithm>
 
+#include "kernels/bulk_copy.cuh"
 #include "kernels/fp8.cuh"
 #include "kernels/fp8_tile.cuh"
 #include "kernels/layer_norm_columns.cuh"
 #include "kernels/layer_norm_fp8.h"
 #include "kernels/partials.h"
 
-// The whole block takes a row; a thread owns eight columns of every row that its block takes, so that the column sums
-// stay in registers. The bytes of a group of rows wait in shared memory; a thread turns what it put there itself,
-// without a barrier. 32 rows make whole sectors of the transposed copies; neighbouring blocks have neighbouring groups,
+// One block a multiprocessor. Its warps form teams, each with a row in work; a thread owns eight columns of every row
+// of its team, so that the column sums stay in registers. Rows come by bulk copies into a ring of each team, which
+// keeps tens of KiB on their way without registers, also while the block turns the bytes of a group of rows, which wait
+// in shared memory. 32 rows make whole sectors of the transposed copies; neighbouring blocks have neighbouring groups,
 // so that the lines fill up while they are in the L2 cache.
 namespace esm::kernels {
 namespace {
 
-constexpr int kMaxThreads = kLayerNormFp8MaxCols / 8;
+constexpr int kMaxWarps = 20;                     // of a block: 96 registers a thread
+constexpr int kMaxTeams = 15;                     // a barrier each
+constexpr int kMaxSlots = 8;                      // of a team
+constexpr int kSharedBytes = (227 << 10) - 6144;  // beside what is declared as arrays
 
 struct Plan {
   int group_rows;  // rows that wait in shared memory
-  int threads;
+  int team_warps;  // that share a row
+  int teams;
   int blocks;
-  size_t shared_bytes;  // of one transposed copy
 };
 
 Plan plan(int64_t rows, int64_t cols) {
-  const bool wide = cols > kMaxThreads / 2 * 8;
-  const int group_rows = wide ? 16 : 32;
-  const int64_t warps = ceil_div(cols / 8, 32);
-  const size_t shared = static_cast<size_t>(group_rows) * cols;
-  // A multiprocessor has registers for 20 warps at 96 a thread, for 12 at 168, and 227 KiB for two copies a block.
-  const int64_t by_registers = (wide ? 20 : 12) / warps, by_memory = int64_t{220} * 1024 / (2 * shared + 2048);
-  const int64_t each = std::max<int64_t>(1, std::min(by_registers, by_memory));
-  const int64_t blocks = std::min<int64_t>(each * kMultiprocessors, ceil_div(rows, group_rows));
-  return {group_rows, static_cast<int>(32 * warps), static_cast<int>(blocks), shared};
+  Plan p{};
+  p.group_rows = cols > kLayerNormFp8MaxCols / 2 ? 16 : 32;
+  p.team_warps = static_cast<int>(ceil_div(cols / 8, 32));
+  p.teams = std::min(kMaxTeams, kMaxWarps / p.team_warps);
+  p.blocks = static_cast<int>(std::min<int64_t>(kMultiprocessors, ceil_div(rows, p.group_rows)));
+  return p;
 }
 
-// Turns the thread's eight columns of the group: 16 rows are 16 bytes of a column.
-template <int kGroup>
-__device__ void write_columns(const uint8_t* staged, int64_t row0, int64_t rows, int64_t cols, uint8_t* to) {
-  const int64_t column = 8 * static_cast<int64_t>(threadIdx.x);
-#pragma unroll
-  for (int quad = 0; quad < 2; ++quad) {
-    uint32_t words[4][kGroup / 4];  // of four columns
-#pragma unroll
-    for (int q = 0; q < kGroup / 4; ++q) {
-      uint32_t v[4];
-#pragma unroll
-      for (int r = 0; r < 4; ++r)
-        v[r] = *reinterpret_cast<const uint32_t*>(staged + (4 * q + r) * cols + column + 4 * quad);
-      transpose4(v);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) words[k][q] = v[k];
-    }
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-#pragma unroll
-      for (int h = 0; h < kGroup / 16; ++h)
-        if (row0 + 16 * h < rows)
-          store16(to + (column + 4 * quad + k) * rows + row0 + 16 * h,
-                  make_uint4(words[k][4 * h], words[k][4 * h + 1], words[k][4 * h + 2], words[k][4 * h + 3]));
-  }
-}
-
-// What a round of kRows rows reads first.
-template <int kRows>
-struct Round {
-  Vec8<Bf16> x[kRows], dy[kRows];
-  float mean[kRows], rstd[kRows];
-
-  __device__ void load(const LayerNormFp8BackwardArgs& a, int64_t row0, int64_t counted, bool has_columns) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const bool in_range = row0 + r < counted, valid = in_range && has_columns;
-      const int64_t at = (row0 + r) * a.cols + 8 * static_cast<int64_t>(threadIdx.x);
-      x[r] = valid ? load8(static_cast<const Bf16*>(a.x) + at) : zero8<Bf16>();
-      dy[r] = valid ? load8(static_cast<const Bf16*>(a.dy) + at) : zero8<Bf16>();
-      mean[r] = in_range ? a.mean[row0 + r] : 0.0f;
-      rstd[r] = in_range ? a.rstd[row0 + r] : 0.0f;
-    }
-  }
+// How the dynamic shared memory is used: offsets in bytes.
+struct Layout {
+  int staged_dx, staged_y;  // bytes of a group; -1: not wanted transposed
+  int ring;
+  int slot_bytes;  // x, dy and, if there is one, the residual gradient of a row
+  int slots;       // of a team
+  int all;
 };
 
-// kRows rows at a time share one barrier; kAhead: the next ones are on their way meanwhile.
-template <int kThreads, int kGroup, int kRows, bool kAhead, DType kGradient>
-__global__ void __launch_bounds__(kThreads, 1) layer_norm_fp8_backward_kernel(LayerNormFp8BackwardArgs a) {
-  constexpr int kValues = 2 * kRows;
-  extern __shared__ __align__(16) uint8_t staged[];  // [dx, y][kGroup][cols], each only if its transpose is wanted
-  __shared__ float slots[2][kThreads / 32][kValues];
-  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const int64_t column = 8 * static_cast<int64_t>(threadIdx.x);
-  const bool has_columns = column < a.cols;
-  const int64_t counted = counted_rows(a.rows, a.row_count);
-  const float inverse = 1.0f / static_cast<float>(a.cols);
-  const bool turn_dx = a.dx8.transposed != nullptr, turn_y = a.y8.transposed != nullptr;
-  uint8_t* staged_y = staged + (turn_dx ? kGroup * a.cols : 0);
+constexpr int kHalfGap = 64;  // after 16 staged rows: rows r and r + 16 are 16 banks apart
+
+Layout layout(const Plan& p, const LayerNormFp8BackwardArgs& a) {
+  const int cols = static_cast<int>(a.cols), staged = p.group_rows * cols + 2 * kHalfGap;
+  Layout l{-1, -1, 0, 0, 0, 0};
+  if (a.dx8.transposed != nullptr) {
+    l.staged_dx = l.ring;
+    l.ring += staged;
+  }
+  if (a.y8.transposed != nullptr) {
+    l.staged_y = l.ring;
+    l.ring += staged;
+  }
+  l.slot_bytes = (a.residual_gradient != nullptr ? 6 : 4) * cols;
+  l.slots = std::min(kMaxSlots, (kSharedBytes - l.ring) / (l.slot_bytes * p.teams));
+  l.all = std::max(l.ring + p.teams * l.slots * l.slot_bytes, 12 * p.teams * cols);  // the sums at the end
+  return l;
+}
+
+// Turns the bytes of a group: each thread four columns of 16 rows, 16 bytes of each column.
+template <int kGroup>
+__device__ void write_columns(const uint8_t* staged, int64_t row0, int64_t rows, int cols, uint8_t* to) {
+  constexpr int kHalves = kGroup / 16;
+  const int half = threadIdx.x % kHalves;
+  row0 += 16 * half;
+  if (row0 >= rows) return;
+  for (int column = threadIdx.x / kHalves * 4; column < cols; column += blockDim.x / kHalves * 4) {
+    const uint8_t* from = staged + half * (16 * cols + kHalfGap) + column;
+    write_four_columns(to + column * rows + row0, rows,
+                       [&](int r) { return *reinterpret_cast<const uint32_t*>(from + r * cols); });
+  }
+}
+
+// kTeamWarps: at least plan.team_warps.
+template <int kTeamWarps, int kGroup, DType kGradient>
+__global__ void __launch_bounds__(32 * kMaxWarps, 1)
+    layer_norm_fp8_backward_kernel(const __grid_constant__ LayerNormFp8BackwardArgs a, const Plan plan,
+                                   const Layout layout) {
+  extern __shared__ __align__(128) uint8_t shared[];  // [dx, y][group], if wanted transposed; [teams][slots]
+  __shared__ CopyBarrier arrived[kMaxTeams][kMaxSlots];
+  __shared__ float2 sums[2][kMaxTeams][kTeamWarps];
+  constexpr uint32_t kOtherSums = sizeof(sums) / 2;
+  const int warp = threadIdx.x / 32 % plan.team_warps, team = threadIdx.x / 32 / plan.team_warps;
+  const uint32_t cols = static_cast<uint32_t>(a.cols), column = 8 * (threadIdx.x - 32 * plan.team_warps * team);
+  const bool has_columns = column < cols;
+  const int rows = static_cast<int>(a.rows), counted = static_cast<int>(counted_rows(a.rows, a.row_count));
+  const int tensors = a.residual_gradient != nullptr ? 3 : 2;
+  const float inverse = 1.0f / static_cast<float>(cols);
+  const bool turn_dx = layout.staged_dx >= 0, turn_y = layout.staged_y >= 0;
+  const uint32_t staged = shared_address(shared) + column, team_barriers = shared_address(arrived[team]);
+  const uint32_t ring = shared_address(shared) + layout.ring + team * layout.slots * layout.slot_bytes;
+  uint32_t team_sums = shared_address(sums[0][team]);
   const float dx_scale = scale_of(a.dx8), y_scale = scale_of(a.y8);
 
   Vec8<Bf16> held_gamma = zero8<Bf16>(), held_beta = zero8<Bf16>();
@@ -100,83 +104,136 @@ __global__ void __launch_bounds__(kThreads, 1) layer_norm_fp8_backward_kernel(La
     held_gamma = load8_shared(static_cast<const Bf16*>(a.gamma) + column);
     held_beta = load8_shared(static_cast<const Bf16*>(a.beta) + column);
   }
-  Columns<Bf16, true> columns;
-  Amax<Bf16> dx_amax, y_amax;
-
-  int parity = 0;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kGroup;
-  Round<kRows> ahead;
-  if constexpr (kAhead) ahead.load(a, blockIdx.x * static_cast<int64_t>(kGroup), counted, has_columns);
-  for (int64_t group0 = blockIdx.x * static_cast<int64_t>(kGroup); group0 < a.rows; group0 += step) {
+  for (int i = threadIdx.x; i < 2 * kMaxTeams * kTeamWarps; i += blockDim.x) (&sums[0][0][0])[i] = make_float2(0, 0);
+  if (column == 0)
 #pragma unroll 1
-    for (int first = 0; first < kGroup; first += kRows, parity ^= 1) {
-      const int64_t row0 = group0 + first;
-      Round<kRows> in;
-      if constexpr (kAhead) {
-        in = ahead;
-        ahead.load(a, first + kRows < kGroup ? row0 + kRows : group0 + step, counted, has_columns);
-      } else {
-        in.load(a, row0, counted, has_columns);
-      }
-      Vec8<Bf16> residual[kRows];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r)
-        residual[r] = row0 + r < counted && has_columns && a.residual_gradient != nullptr
-                          ? load8(static_cast<const Bf16*>(a.residual_gradient) + (row0 + r) * a.cols + column)
-                          : zero8<Bf16>();
-      float gamma[8], beta[8], sums[kValues] = {};
-      hide(held_gamma.a);  // as FP32 they would stay in registers beside it
-      unpack(held_gamma, gamma);
-#pragma unroll
-      for (int r = 0; r < kRows; ++r)
-        columns.first(in.x[r], in.dy[r], gamma, in.mean[r], in.rstd[r], sums[2 * r], sums[2 * r + 1]);
-      const float sum = lanes_sums<kValues>(sums);
-      constexpr int kSpan = 32 / kValues;  // lanes that hold the same value
-      if (threadIdx.x % kSpan == 0) slots[parity][warp][threadIdx.x % 32 / kSpan] = sum;
-      __syncthreads();  // one a round: the next round writes the other half of the slots
-      float total[kValues] = {};
-      for (int w = 0; w < warps; ++w)
-#pragma unroll
-        for (int j = 0; j < kValues; ++j) total[j] += slots[parity][w][j];
+    for (int slot = 0; slot < layout.slots; ++slot) init(team_barriers + 8 * slot, tensors);
+  __syncthreads();
 
-      if (!has_columns) continue;
-      hide(held_beta.a);
-      unpack(held_beta, beta);
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const int64_t row = row0 + r;
-        if (row >= a.rows) break;
-        float dx[8], y[8];
-        columns.second<true>(in.x[r], in.dy[r], residual[r], gamma, beta, in.mean[r], in.rstd[r],
-                             total[2 * r] * inverse, total[2 * r + 1] * inverse, dx, y);
-        if (row >= counted) {
-#pragma unroll
-          for (int k = 0; k < 8; ++k) y[k] = 0;  // beta alone; dx is 0 already
-        }
-        Vec8<Bf16> dx_bf16;
-        pack(dx, dx_bf16);
-        dx_amax.see(dx_bf16);
-        store8(static_cast<Bf16*>(a.dx) + row * a.cols + column, dx_bf16);
-        unpack(dx_bf16, dx);
-        const uint2 dx_bytes = fp8_bytes<kGradient>(dx, dx_scale);
-        if (a.dx8.rows != nullptr) store8_bytes(a.dx8.rows + row * a.cols + column, dx_bytes);
-        if (turn_dx) *reinterpret_cast<uint2*>(staged + (first + r) * a.cols + column) = dx_bytes;
-        if (turn_y) {
-          round_bf16(y, y_amax);
-          *reinterpret_cast<uint2*>(staged_y + (first + r) * a.cols + column) = fp8_bytes<DType::kF8E4M3>(y, y_scale);
-        }
-      }
+  // Rows of the team on their way and in work: `team`, `team + teams`, ... of each group of the block.
+  const auto next = [&](int& group0, int& in_group) {
+    in_group += plan.teams;
+    if (in_group < kGroup) return;
+    in_group = team;
+    group0 += static_cast<int>(gridDim.x) * kGroup;
+  };
+  const auto fetch = [&](int slot, int row) {  // each tensor by a warp of its own, if there are enough
+    if (threadIdx.x % 32 != 0 || row >= counted) return;
+    for (int t = warp; t < tensors; t += plan.team_warps) {
+      const void* from = t == 0 ? a.x : t == 1 ? a.dy : a.residual_gradient;
+      copy_bytes(ring + slot * layout.slot_bytes + t * 2 * cols,
+                 static_cast<const Bf16*>(from) + static_cast<uint64_t>(static_cast<uint32_t>(row)) * cols, 2 * cols,
+                 team_barriers + 8 * slot);
     }
-    if (!has_columns) continue;
-    if (turn_dx) write_columns<kGroup>(staged, group0, a.rows, a.cols, a.dx8.transposed);
-    if (turn_y) write_columns<kGroup>(staged_y, group0, a.rows, a.cols, a.y8.transposed);
+  };
+  int ahead0 = static_cast<int>(blockIdx.x) * kGroup, ahead_in_group = team;
+#pragma unroll 1
+  for (int slot = 0; slot < layout.slots; ++slot) {
+    fetch(slot, ahead0 + ahead_in_group);
+    next(ahead0, ahead_in_group);
   }
 
-  if (has_columns) {
-    float* partials = static_cast<float*>(a.workspace) + blockIdx.x * 3 * a.cols + column;
-    store8(partials, columns.dgamma);
-    store8(partials + a.cols, columns.dbeta);
-    store8(partials + 2 * a.cols, columns.dx_sum);
+  Columns<Bf16, true> columns;
+  Amax<Bf16> dx_amax, y_amax;
+  int slot = 0;
+  uint32_t phase = 0, other = kOtherSums;
+  int group0 = static_cast<int>(blockIdx.x) * kGroup, in_group = team;
+  float next_mean = 0, next_rstd = 0;
+  const auto read_statistics = [&](int row) {
+    next_mean = row < counted ? __ldg(a.mean + static_cast<uint32_t>(row)) : 0.0f;
+    next_rstd = row < counted ? __ldg(a.rstd + static_cast<uint32_t>(row)) : 0.0f;
+  };
+  read_statistics(group0 + in_group);
+  while (group0 < rows) {
+    const int this_group0 = group0;
+#pragma unroll 1
+    do {
+      const int row = group0 + in_group, row_in_group = in_group;
+      if (row >= rows) {  // half a group at the end
+        next(group0, in_group);
+        continue;
+      }
+      next(group0, in_group);
+      const float mean = next_mean, rstd = next_rstd;
+      read_statistics(group0 + in_group);
+      Vec8<Bf16> x = zero8<Bf16>(), dy = zero8<Bf16>(), residual = zero8<Bf16>();
+      if (row < counted) {
+        wait(team_barriers + 8 * slot, phase);
+        if (has_columns) {
+          const uint32_t from = ring + slot * layout.slot_bytes + 2 * column;
+          x.a = read16(from);
+          dy.a = read16(from + 2 * cols);
+          if (tensors == 3) residual.a = read16(from + 4 * cols);
+        }
+      }
+      float gamma[8], beta[8], pair[2] = {};
+      hide(held_gamma.a);  // as FP32 they would stay in registers beside it
+      unpack(held_gamma, gamma);
+      columns.first(x, dy, gamma, mean, rstd, pair[0], pair[1]);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) asm volatile("" : "+f"(columns.dbeta[k]));  // the compiler would add twice
+      const float sum = lanes_sums<2>(pair);
+      if (threadIdx.x % 16 == 0) write_float(team_sums + 8 * warp + threadIdx.x % 32 / 4, sum);
+      sync_threads(1 + team, 32 * plan.team_warps);  // one a row: the next row writes the other half of the sums
+      fetch(slot, ahead0 + ahead_in_group);
+      next(ahead0, ahead_in_group);
+      if (++slot == layout.slots) {
+        slot = 0;
+        phase ^= 1;
+      }
+      float mean_g = 0, mean_gx = 0;
+#pragma unroll
+      for (int w = 0; w < kTeamWarps; ++w) {
+        const float2 of_warp = read_pair(team_sums + 8 * w);
+        mean_g += of_warp.x;
+        mean_gx += of_warp.y;
+      }
+      team_sums += other;
+      other = -other;
+      hide(held_beta.a);
+      unpack(held_beta, beta);
+      float dx[8], y[8];
+      columns.second<true>(x, dy, residual, gamma, beta, mean, rstd, mean_g * inverse, mean_gx * inverse, dx, y);
+      const Vec8<Bf16> dx_bf16 = packed_bf16(dx);
+      dx_amax.see(dx_bf16);
+      unpack(dx_bf16, dx);
+      const uint2 dx_bytes = fp8_bytes<kGradient>(dx, dx_scale);
+      Vec8<Bf16> y_bf16 = packed_bf16(y);
+      if (row >= counted) y_bf16 = zero8<Bf16>();  // beta alone; dx is 0 already
+      y_amax.see(y_bf16);
+      unpack(y_bf16, y);
+      if (has_columns) {
+        const uint64_t to = static_cast<uint64_t>(static_cast<uint32_t>(row)) * cols + column;
+        store8(static_cast<Bf16*>(a.dx) + to, dx_bf16);
+        if (a.dx8.rows != nullptr) store8_bytes(a.dx8.rows + to, dx_bytes);
+        const uint32_t at = staged + row_in_group * cols + row_in_group / 16u * kHalfGap;
+        if (turn_dx) write8(at + layout.staged_dx, dx_bytes);
+        if (turn_y) write8(at + layout.staged_y, fp8_bytes<DType::kF8E4M3>(y, y_scale));
+      }
+    } while (group0 == this_group0);
+    if (!turn_dx && !turn_y) continue;
+    __syncthreads();
+    if (turn_dx) write_columns<kGroup>(shared + layout.staged_dx, this_group0, a.rows, cols, a.dx8.transposed);
+    if (turn_y) write_columns<kGroup>(shared + layout.staged_y, this_group0, a.rows, cols, a.y8.transposed);
+    __syncthreads();
+  }
+
+  // The teams' sums in their order.
+  float *folded = reinterpret_cast<float*>(shared),
+        *partials = static_cast<float*>(a.workspace) + blockIdx.x * 3 * cols;
+  __syncthreads();
+  if (has_columns)
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      folded[3 * team * cols + column + k] = columns.dgamma[k];
+      folded[(3 * team + 1) * cols + column + k] = columns.dbeta[k];
+      folded[(3 * team + 2) * cols + column + k] = columns.dx_sum[k];
+    }
+  __syncthreads();
+  for (uint32_t c = threadIdx.x; c < 3 * cols; c += blockDim.x) {
+    float total = 0;
+    for (int t = 0; t < plan.teams; ++t) total += folded[3 * t * cols + c];
+    partials[c] = total;
   }
   raise_by_block<0>(a.dx8.amax, dx_amax.bits());
   raise_by_block<1>(a.y8.amax, y_amax.bits());
@@ -185,18 +242,15 @@ __global__ void __launch_bounds__(kThreads, 1) layer_norm_fp8_backward_kernel(La
 template <DType kGradient>
 cudaError_t run(const LayerNormFp8BackwardArgs& a, cudaStream_t stream) {
   const Plan p = plan(a.rows, a.cols);
-  const size_t shared = p.shared_bytes * ((a.dx8.transposed != nullptr ? 1 : 0) + (a.y8.transposed != nullptr ? 1 : 0));
-  const auto go = [&](void (*kernel)(LayerNormFp8BackwardArgs)) {
-    cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-    if (error == cudaSuccess)
-      error =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  const Layout l = layout(p, a);
+  const auto go = [&](void (*kernel)(LayerNormFp8BackwardArgs, Plan, Layout)) {
+    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, l.all);
     if (error != cudaSuccess) return error;
-    return start(kernel, dim3(p.blocks), dim3(p.threads), shared, stream, a);
+    return start(kernel, dim3(p.blocks), dim3(32 * p.team_warps * p.teams), l.all, stream, a, p, l);
   };
-  if (p.group_rows == 16) return go(layer_norm_fp8_backward_kernel<kMaxThreads, 16, 2, false, kGradient>);
-  return go(layer_norm_fp8_backward_kernel<kMaxThreads / 2, 32, 4, true, kGradient>);
+  if (p.group_rows == 16) return go(layer_norm_fp8_backward_kernel<20, 16, kGradient>);
+  return p.team_warps > 5 ? go(layer_norm_fp8_backward_kernel<10, 32, kGradient>)
+                          : go(layer_norm_fp8_backward_kernel<5, 32, kGradient>);
 }
 
 }  // namespace
@@ -207,8 +261,8 @@ size_t layer_norm_fp8_backward_workspace(int64_t rows, int64_t cols) {
 
 cudaError_t launch(const LayerNormFp8BackwardArgs& args, cudaStream_t stream) {
   if (args.rows <= 0) return cudaSuccess;
-  if (args.rows % kFp8Multiple != 0 || args.cols < kFp8Multiple || args.cols % kFp8Multiple != 0 ||
-      args.cols > kLayerNormFp8MaxCols || !aligned16(args.x) || !aligned16(args.dy) ||
+  if (args.rows > INT32_MAX / 2 || args.rows % kFp8Multiple != 0 || args.cols < kFp8Multiple ||
+      args.cols % kFp8Multiple != 0 || args.cols > kLayerNormFp8MaxCols || !aligned16(args.x) || !aligned16(args.dy) ||
       !aligned16(args.residual_gradient) || !aligned16(args.gamma) || !aligned16(args.beta) || args.dx == nullptr ||
       !aligned16(args.dx) || !usable(args.dx8, false) || !usable(args.y8, false) || args.y8.rows != nullptr ||
       args.y8.dtype != DType::kF8E4M3 || args.workspace == nullptr || !aligned16(args.workspace))
