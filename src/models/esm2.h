@@ -9,6 +9,7 @@
 #include "models/contacts.h"
 #include "models/esm2_config.h"
 #include "models/model.h"
+#include "precision/describe_plan.h"
 
 namespace esm::models {
 
@@ -45,6 +46,9 @@ class Esm2 final : public Model {
   ops::Scales* scales() override;
   LossSums evaluate(const data::Batch& batch) override;
   std::vector<ops::MemoryPart> memory() const override;
+
+  /// What the linear layers work in, for the log.
+  std::vector<precision::PlannedLinear> products() const;
 
   /// For parity tests and prediction; allocates what it returns. Contacts need a contact head (else ConfigError) and
   /// use exact attention probabilities on a slower path.

@@ -198,9 +198,13 @@ void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops
                            .dout = d_o,
                            .dqkv = dturned,
                            .heads = shape_.heads});
-  ops::rotary(ws, pack, rotary, {.qkv = dturned, .heads = shape_.heads, .inverse = true, .sums = qkv_.bias_gradient()});
   const ops::GemmOperand dqkv = qkv_.gradient(pack, scratch.gradient_wide, dturned);
-  ops::quantize_operand(ws, dqkv);
+  ops::rotary(ws, pack, rotary,
+              {.qkv = dturned,
+               .heads = shape_.heads,
+               .inverse = true,
+               .sums = qkv_.bias_gradient(),
+               .gradient = dqkv});
   qkv_.dgrad(ws, dqkv, norm);
   const ops::GemmOperand dx0 = below != nullptr ? below->output_gradient(pack, scratch, dx) : ops::GemmOperand(dx),
                          y1 = qkv_.input(pack, scratch.input_TD, norm, Codes::kColumns);

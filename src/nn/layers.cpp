@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/fp8_out.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
 #include "ops/place.h"
@@ -35,29 +34,21 @@ Linear::Linear(const UnitStorage& storage, const std::string& prefix, const Prod
 void Linear::quantize(const Context& context, const std::string& prefix, const Products& products) {
   const precision::Recipe& recipe = precision::find_recipe(products.precision);
   const int64_t out = weight_.size(0), in = weight_.size(1);
-  if (!recipe.quantized() || out % kernels::kFp8Multiple != 0 || in % kernels::kFp8Multiple != 0) return;
-  products_ = {.x = recipe.forward.a,
-               .weight = recipe.forward.b,
-               .dy = recipe.dgrad.a,
-               .fast_forward = recipe.forward.fast_accumulation,
-               .fast_dgrad = recipe.dgrad.fast_accumulation,
-               .fast_wgrad = recipe.wgrad.fast_accumulation,
-               .scales = products.scales};
-  Formats& p = products_;
-  const Grouping grouping = p.x.grouping;
-  p.emulated = !context.on_cuda() || grouping == Grouping::kMx32 || grouping == Grouping::kNv16;
+  formats_ = precision::resolve(recipe, out, in, products.tokens, products.capability);
+  if (!formats_.quantized()) return;
+  scales_ = products.scales;
   const auto add = [&](const char* what, const precision::Operand& format) -> int64_t {
     if (format.grouping != Grouping::kTensor && format.grouping != Grouping::kNv16) return -1;
-    return p.scales->add(prefix + what,
-                         {.greatest = precision::greatest(format.format),
-                          .choice = products.amax_choice,
-                          .margin = products.margin},
-                         format.timing);
+    return scales_->add(prefix + what,
+                        {.greatest = precision::greatest(format.format),
+                         .choice = products.amax_choice,
+                         .margin = products.margin},
+                        format.timing);
   };
-  p.x_scale = add(".x", p.x);
-  p.weight_scale = add(".weight", p.weight);
-  if (dweight_.defined()) p.dy_scale = add(".dy", p.dy);
-  weight_codes_ = make_room(context, room(p.weight, out, in), dweight_.defined());
+  x_scale_ = add(".x", formats_.x);
+  weight_scale_ = add(".weight", formats_.weight);
+  if (dweight_.defined()) dy_scale_ = add(".dy", formats_.dy);
+  weight_codes_ = make_room(context, room(formats_.weight, out, in), dweight_.defined());
 }
 
 ops::GemmOperand Linear::operand(const precision::Operand& format, int64_t scale, const CodeBuffers& room,
@@ -65,8 +56,8 @@ ops::GemmOperand Linear::operand(const precision::Operand& format, int64_t scale
   ops::GemmOperand x(values);
   if (!format.quantized()) return x;
   x.format = format;
-  x.emulated = products_.emulated;
-  if (scale >= 0) x.scale = products_.scales->at(scale);
+  x.emulated = emulated();
+  if (scale >= 0) x.scale = scales_->at(scale);
   const int64_t rows = values.size(0), cols = values.size(1);
   const auto cut = [&](const CodeBuffer& buffer, int64_t n, int64_t k, at::Tensor& bytes, at::Tensor& inverses) {
     if (x.emulated) {
@@ -85,7 +76,7 @@ ops::GemmOperand Linear::operand(const precision::Operand& format, int64_t scale
 
 ops::GemmOperand Linear::input(const ops::Pack& pack, const CodeBuffers& room, const at::Tensor& x,
                                Codes codes) const {
-  ops::GemmOperand result = operand(products_.x, products_.x_scale, room, x, codes);
+  ops::GemmOperand result = operand(formats_.x, x_scale_, room, x, codes);
   result.counted = pack.counted;
   if (codes == Codes::kColumns) {
     result.scale.measure = false;
@@ -95,13 +86,13 @@ ops::GemmOperand Linear::input(const ops::Pack& pack, const CodeBuffers& room, c
 }
 
 ops::GemmOperand Linear::gradient(const ops::Pack& pack, const CodeBuffers& room, const at::Tensor& dy) const {
-  ops::GemmOperand result = operand(products_.dy, products_.dy_scale, room, dy, Codes::kBoth);
+  ops::GemmOperand result = operand(formats_.dy, dy_scale_, room, dy, Codes::kBoth);
   result.counted = pack.counted;
   return result;
 }
 
 ops::GemmOperand Linear::weight() const {
-  return operand(products_.weight, products_.weight_scale, weight_codes_, weight_,
+  return operand(formats_.weight, weight_scale_, weight_codes_, weight_,
                  dweight_.defined() ? Codes::kBoth : Codes::kRows);
 }
 
@@ -114,11 +105,11 @@ void Linear::forward(ops::Workspace& ws, const ops::GemmOperand& x, const at::Te
                    .bias = bias_,
                    .residual = residual,
                    .y = y,
-                   .fast_accumulation = products_.fast_forward});
+                   .fast_accumulation = formats_.forward.fast_accumulation});
 }
 
 void Linear::dgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const at::Tensor& dx) const {
-  ops::linear_dgrad(ws, {.dy = dy, .weight = weight(), .dx = dx, .fast_accumulation = products_.fast_dgrad});
+  ops::linear_dgrad(ws, {.dy = dy, .weight = weight(), .dx = dx, .fast_accumulation = formats_.dgrad.fast_accumulation});
 }
 
 void Linear::wgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const ops::GemmOperand& x,
@@ -127,7 +118,7 @@ void Linear::wgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const ops::Ge
                          .x = x,
                          .dweight = dweight_,
                          .accumulate = mode == WeightGradient::kAdd,
-                         .fast_accumulation = products_.fast_wgrad});
+                         .fast_accumulation = formats_.wgrad.fast_accumulation});
 }
 
 void Linear::Room::include(const Room& other) {
@@ -137,15 +128,15 @@ void Linear::Room::include(const Room& other) {
 
 Linear::Room Linear::room(const precision::Operand& format, int64_t rows, int64_t cols) const {
   if (!format.quantized()) return {};
-  if (products_.emulated) return {.bytes = rows * cols * static_cast<int64_t>(weight_.element_size())};
+  if (emulated()) return {.bytes = rows * cols * static_cast<int64_t>(weight_.element_size())};
   if (format.grouping == Grouping::kTensor) return {.bytes = rows * cols};
   return {.bytes = rows * cols,
           .inverses = std::max(precision::layout(format, rows, cols).scales,
                                precision::layout(format, cols, rows).scales)};
 }
 
-Linear::Room Linear::input_room(int64_t tokens) const { return room(products_.x, tokens, weight_.size(1)); }
-Linear::Room Linear::gradient_room(int64_t tokens) const { return room(products_.dy, tokens, weight_.size(0)); }
+Linear::Room Linear::input_room(int64_t tokens) const { return room(formats_.x, tokens, weight_.size(1)); }
+Linear::Room Linear::gradient_room(int64_t tokens) const { return room(formats_.dy, tokens, weight_.size(0)); }
 
 CodeBuffers Linear::make_room(const Context& context, const Room& room, bool by_columns) {
   const auto make = [&] {
@@ -171,11 +162,11 @@ void Linear::expect(ops::Workspace& ws, int64_t tokens) const {
                           .type = weight_.scalar_type(),
                           .training = dweight_.defined()});
   const auto expect_codes = [&](const precision::Operand& format, int64_t rows, int64_t cols) {
-    ops::expect_quantize_operand(ws, {.rows = rows, .cols = cols, .format = format, .emulated = products_.emulated});
+    ops::expect_quantize_operand(ws, {.rows = rows, .cols = cols, .format = format, .emulated = emulated()});
   };
-  expect_codes(products_.x, tokens, weight_.size(1));
-  expect_codes(products_.weight, weight_.size(0), weight_.size(1));
-  if (dweight_.defined()) expect_codes(products_.dy, tokens, weight_.size(0));
+  expect_codes(formats_.x, tokens, weight_.size(1));
+  expect_codes(formats_.weight, weight_.size(0), weight_.size(1));
+  if (dweight_.defined()) expect_codes(formats_.dy, tokens, weight_.size(0));
 }
 
 void LayerNorm::declare(std::vector<ParamSpec>& specs, const std::string& prefix, int64_t size) {

@@ -6,6 +6,7 @@
 #include "ops/gemm_operand.h"
 #include "ops/pack.h"
 #include "ops/scales.h"
+#include "precision/linear_formats.h"
 
 namespace esm::nn {
 
@@ -20,6 +21,7 @@ struct Products {
   kernels::AmaxChoice amax_choice = kernels::AmaxChoice::kMax;
   int margin = 0;
   int64_t tokens = 0;  // T, the most of a micro-batch
+  int capability = 0;  // compute capability of the device; 0: the CPU
 };
 
 /// Room for the codes of one matrix in one order.
@@ -72,8 +74,10 @@ class Linear {
   Room gradient_room(int64_t tokens) const;
   static CodeBuffers make_room(const Context& context, const Room& room, bool by_columns);
   /// Operations that make X write it nowhere but in codes.
-  bool fused() const { return !products_.emulated && products_.x.grouping == precision::Grouping::kTensor; }
-  bool quantized() const { return products_.x.quantized(); }
+  bool fused() const {
+    return formats_.path == precision::Path::kHardware && formats_.x.grouping == precision::Grouping::kTensor;
+  }
+  const precision::LinearFormats& formats() const { return formats_; }
   /// Codes of the weight, for memory tables; undefined ones too.
   void each_buffer(const std::function<void(const at::Tensor&)>& body) const;
 
@@ -83,22 +87,18 @@ class Linear {
   const at::Tensor& bias_gradient() const { return dbias_; }
 
  private:
-  /// As the recipe says, as far as sizes and device allow.
-  struct Formats {
-    precision::Operand x, weight, dy;
-    bool emulated = false;
-    bool fast_forward = false, fast_dgrad = false, fast_wgrad = false;
-    ops::Scales* scales = nullptr;
-    int64_t x_scale = -1, weight_scale = -1, dy_scale = -1;  // of `scales`; -1: none
-  };
   ops::GemmOperand weight() const;
   ops::GemmOperand operand(const precision::Operand& format, int64_t scale, const CodeBuffers& room,
                            const at::Tensor& values, Codes codes) const;
   Room room(const precision::Operand& format, int64_t rows, int64_t cols) const;
   void quantize(const Context& context, const std::string& prefix, const Products& products);
 
+  bool emulated() const { return formats_.path == precision::Path::kEmulated; }
+
   at::Tensor weight_, bias_, dweight_, dbias_;
-  Formats products_;
+  precision::LinearFormats formats_;
+  ops::Scales* scales_ = nullptr;
+  int64_t x_scale_ = -1, weight_scale_ = -1, dy_scale_ = -1;  // of scales_; -1: none
   CodeBuffers weight_codes_;
 };
 

@@ -67,6 +67,7 @@ void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const Rot
                     .x = data<T>(a.qkv)});
   });
   if (a.sums.defined()) add_column_sums(ws, a.qkv, a.sums);
+  quantize_operand(ws, a.gradient);
 }
 
 void expect_rotary_sums(Workspace& ws, int64_t tokens, int64_t heads, int64_t head_dim) {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "ops/aten.h"
+#include "ops/gemm_operand.h"
 #include "ops/pack.h"
-#include "ops/workspace.h"
 
 namespace esm::ops {
 
@@ -20,12 +20,14 @@ RotaryTable rotary_table(const Context& context, int64_t positions, std::span<co
 
 /// Turns q and k of qkv [T, 3, H, K] in place by their position in the segment; `inverse` turns back, which is the
 /// backward of turning: (a, b) -> (a cos - b sin, b cos + a sin). sums, if defined, [3 H K] FP32 += column sums of the
-/// result, v included: the bias gradient of the projection.
+/// result, v included: the bias gradient of the projection. gradient, if it is quantized, has qkv as its values and
+/// receives the codes of the result; qkv itself then holds no result, if all is done at once.
 struct RotaryArgs {
   at::Tensor qkv;
   int64_t heads = 0;
   bool inverse = false;
   at::Tensor sums = {};
+  GemmOperand gradient = {};  // with `inverse`
 };
 void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const RotaryArgs& a);
 /// Announces to `ws` what that will ask for with sums.

@@ -123,6 +123,8 @@ std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfi
                                           bool training, const std::vector<float>& inv_freq) {
   models::ModelOptions options;
   options.precision = config.precision;
+  options.layer_precision = config.precision_plan().layers;
+  options.delay = config.fp8.delayed_scaling();
   options.tokens_per_batch = config.data.tokens_per_batch;
   options.max_tokens = config.data.max_tokens;
   options.attention = kernels.attention;

@@ -153,6 +153,7 @@ void Trainer::print_header() const {
             with_thousands(model_->parameter_count()), config_.model.layers, config_.model.hidden, config_.model.heads,
             precision::find_recipe(config_.precision).name, config_.train.threads,
             with_thousands(config_.data.tokens_per_batch), config_.train.micro_batches);
+  for (const std::string& line : precision::describe_plan(model_->products())) log::info("products: {}", line);
   log::info("memory: {}", memory_line(plan_memory(config_, present_place(config_))));
   if (state_.step > 0) log::info("resumed at step {} from {}", state_.step, last_checkpoint_);
 }
