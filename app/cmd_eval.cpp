@@ -1,5 +1,6 @@
 // esmtrain eval CHECKPOINT --data FILE [--json]
 #include <cstdio>
+#include <string>
 
 #include "app/args.h"
 #include "app/commands.h"
@@ -63,6 +64,10 @@ int cmd_eval(int argc, char** argv) {
     const auto manifest = checkpoint::read_manifest(source.path());
     loaded = config::load_text(config, manifest.config_yaml, source.path() + "/manifest.json (config)", overrides);
   } else {
+    // Settings by layer are checked against the model.
+    overrides.insert(
+        overrides.begin(),
+        {.key = "model.layers", .value = std::to_string(source.config().layers), .written = source.path()});
     loaded = config::load(config, "", overrides);
   }
   train::adopt_model_config(config, source, loaded.origins);

@@ -134,7 +134,7 @@ TEST_CASE("settings that do not fit are refused and named") {
   CHECK_THAT(error_of("seed: 1\n", {set("optimizer.notes", "{a: {b: c}}")}),
              ContainsSubstring("optimizer.notes: a: expected text or a list, found a map"));
   CHECK_THAT(error_of("seed: 1\n", {set("optimizer.notes.a", "[1, [2]]")}),
-             ContainsSubstring("optimizer.notes: element 2: expected text, found a list"));
+             ContainsSubstring("optimizer.notes.a: element 2: expected text, found a list"));
   CHECK_THAT(error_of("seed: 1\n", {set("run.note", "\xFF")}), ContainsSubstring("UTF-8"));
   CHECK_THAT(error_of("seed: 1\n", {set("optimizer.lr", "\"1e-4\"")}), ContainsSubstring("expected a number"));
   CHECK_THAT(error_of("seed: 1\n", {set("seed.x", "1")}), ContainsSubstring("unknown key seed.x"));
