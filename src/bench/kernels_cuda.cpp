@@ -7,6 +7,7 @@
 #include "bench/median_us_cuda.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
+#include "kernels/fp8_counts.h"
 #include "kernels/gelu.h"
 #include "kernels/gelu_fp8.h"
 #include "kernels/layer_norm.h"
@@ -30,7 +31,7 @@ int64_t workspace_bytes(const ModelShape& s) {
        kernels::quantize_outer_workspace(s.tokens, s.ffn),
        kernels::rotary_fp8_backward_workspace(s.tokens, s.heads, s.head_dim()),
        kernels::embedding_backward_workspace(s.tokens, s.hidden, s.vocabulary), kernels::cross_entropy_workspace(),
-       kernels::sum_of_squares_workspace()}));
+       kernels::sum_of_squares_workspace(), kernels::moments_workspace()}));
 }
 
 }  // namespace

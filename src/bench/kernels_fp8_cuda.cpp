@@ -1,6 +1,7 @@
 // Kernels that write FP8, and those that keep its scales. Bytes as in the headers of the kernels.
 #include "bench/kernel_bench_cuda.h"
 
+#include "kernels/fp8_counts.h"
 #include "kernels/fp8_scales.h"
 #include "kernels/gelu_fp8.h"
 #include "kernels/layer_norm_fp8.h"
@@ -190,6 +191,21 @@ void weights(KernelBench& x, const Fp8Buffers& fp8) {
         4 * static_cast<double>(at), [=](cudaStream_t stream) { return launch(args, stream); });
 }
 
+// What statistics read.
+void statistics(KernelBench& x, const Fp8Buffers& fp8, int64_t cols) {
+  const int64_t rows = x.shape.tokens;
+  const double n = static_cast<double>(rows * cols);
+  const device::DeviceBuffer results = x.zeros(64);
+  const kernels::Fp8CountsArgs counts{
+      .rows = rows, .cols = cols, .x = fp8.rows.as<uint8_t>(), .counts = results.as<uint64_t>()};
+  x.add(fmt::format("fp8_counts e4m3 {}x{}", rows, cols), n,
+        [=](cudaStream_t stream) { return launch(counts, stream); });
+  if (x.shape.dtype != DType::kBF16) return;
+  const kernels::MomentsArgs moments{
+      .rows = rows, .cols = cols, .x = x.a.get(), .moments = results.as<double>() + 2, .workspace = x.workspace.get()};
+  x.add("moments " + x.shape_text(rows, cols), 2 * n, [=](cudaStream_t stream) { return launch(moments, stream); });
+}
+
 void scales(KernelBench& x) {
   constexpr int64_t kSteps = 1024;
   const int64_t tensors = 12 * x.shape.layers;
@@ -229,6 +245,7 @@ void time_fp8_kernels(KernelBench& x) {
     rotary(x, fp8);
     weights(x, fp8);
   }
+  statistics(x, fp8, 3 * x.shape.hidden);
   scales(x);
 }
 

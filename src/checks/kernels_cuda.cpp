@@ -24,7 +24,8 @@ constexpr std::array kFamilies{Family{"layer_norm", layer_norm_checks},
                                Family{"gelu_fp8", gelu_fp8_checks},
                                Family{"layer_norm_fp8", layer_norm_fp8_checks},
                                Family{"rotary_fp8", rotary_fp8_checks},
-                               Family{"fp8_scales", fp8_scales_checks}};
+                               Family{"fp8_scales", fp8_scales_checks},
+                               Family{"fp8_counts", fp8_counts_checks}};
 
 }  // namespace
 
