@@ -1,6 +1,7 @@
 // Kernels that write FP8, and those that keep its scales. Bytes as in the headers of the kernels.
 #include "bench/kernel_bench_cuda.h"
 
+#include "kernels/fake_quantize.h"
 #include "kernels/fp8_counts.h"
 #include "kernels/fp8_scales.h"
 #include "kernels/gelu_fp8.h"
@@ -206,6 +207,26 @@ void statistics(KernelBench& x, const Fp8Buffers& fp8, int64_t cols) {
   x.add("moments " + x.shape_text(rows, cols), 2 * n, [=](cudaStream_t stream) { return launch(moments, stream); });
 }
 
+void fake_quantize(KernelBench& x, int64_t cols) {
+  using kernels::FakeFormat;
+  const int64_t rows = x.shape.tokens;
+  const device::DeviceBuffer amax = x.upload(std::vector<float>{5.0f});
+  for (const FakeFormat format : {FakeFormat::kMx32, FakeFormat::kNv16})
+    for (const bool along_rows : {false, true}) {
+      const bool nv = format == FakeFormat::kNv16;
+      const kernels::FakeQuantizeArgs args{.format = format,
+                                           .along_rows = along_rows,
+                                           .rows = rows,
+                                           .cols = cols,
+                                           .x = x.a.get(),
+                                           .amax = nv ? amax.as<float>() : nullptr,
+                                           .y = x.b.get()};
+      x.add(fmt::format("fake_quantize {} {} {}", nv ? "nv" : "mx", along_rows ? "along rows" : "along columns",
+                        x.shape_text(rows, cols)),
+            4 * static_cast<double>(rows * cols), [=](cudaStream_t stream) { return launch(args, stream); });
+    }
+}
+
 void scales(KernelBench& x) {
   constexpr int64_t kSteps = 1024;
   const int64_t tensors = 12 * x.shape.layers;
@@ -244,6 +265,7 @@ void time_fp8_kernels(KernelBench& x) {
     x.fill_activations();
     rotary(x, fp8);
     weights(x, fp8);
+    fake_quantize(x, 3 * x.shape.hidden);
   }
   statistics(x, fp8, 3 * x.shape.hidden);
   scales(x);
