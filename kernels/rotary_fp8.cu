@@ -72,7 +72,7 @@ __device__ void load4(const float* p, float (&v)[4]) {
 template <DType kTo>
 __global__ void __launch_bounds__(kTileThreads, 2) rotary_fp8_backward_kernel(RotaryFp8BackwardArgs a) {
   __shared__ ByteTile tile;
-  __shared__ alignas(16) float slots[kTileThreads / 32][kTile];
+  alignas(16) __shared__ float slots[kTileThreads / 32][kTile];
   const Heads heads(a.heads, a.head_dim);
   const PairPlace mine(heads.head_dim);
   const int half = heads.head_dim / 2;
