@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/launch.cuh"
-#include "kernels/partials.h"
 #include "kernels/vector.cuh"
 
 namespace esm::kernels {
@@ -67,8 +66,11 @@ __global__ void __launch_bounds__(kForwardThreads) embedding_kernel(EmbeddingArg
 //
 // A block has some rows of 256 columns. It puts its rows in the order of their tokens first, so that a warp can walk
 // over its share of them with the sum in registers: adding to bins in memory row by row would wait for them every time.
+// While it sorts, its first rows come to the L2 cache.
 
 constexpr int kWarps = 20;
+constexpr int kPasses = 8;  // of 32 rows, of a warp that sorts
+constexpr int kVocabulary = EmbeddingBackwardArgs::kMaxVocabulary;
 constexpr int64_t kBinBytes = 1024;         // 256 FP32 columns
 constexpr int64_t kSharedBytes = 99 << 10;  // the limit of the smaller devices
 constexpr uint32_t kAllLanes = 0xffffffffu;
@@ -86,33 +88,57 @@ BackwardPlan backward_plan(int64_t rows, int64_t cols, int64_t vocabulary) {
   p.slabs = static_cast<int>(ceil_div(cols / 8, 32));
   p.width = static_cast<int>(ceil_div(cols / 8, p.slabs));
   const int64_t fixed = (vocabulary + kWarps) * kBinBytes + kWarps * vocabulary * 4;
-  const int64_t most = (kSharedBytes - fixed - 1024) / 8, wanted = std::max<int64_t>(1, kMultiprocessors / p.slabs);
+  const int64_t most = std::min<int64_t>((kSharedBytes - fixed - 1024) / 8, 32 * kWarps * kPasses);
+  const int64_t wanted = std::max<int64_t>(1, kMultiprocessors / p.slabs);
   p.chunk_rows = std::min(std::max<int64_t>(ceil_div(rows, wanted), 32 * kWarps), most);
   p.chunks = static_cast<int>(ceil_div(rows, p.chunk_rows));
   p.shared_bytes = fixed + p.chunk_rows * 8;
   return p;
 }
 
-// Calls body(row, token, factor, peers) for the warp's rows, 32 at a time, all lanes together; token is -1 for rows
-// that are left out, peers are the lanes with the same token.
-template <class Body>
-__device__ void for_rows_of_warp(const EmbeddingBackwardArgs& a, int64_t begin, int64_t end, const Body& body) {
-  const int64_t each = 32 * ((end - begin + 32 * kWarps - 1) / (32 * kWarps));
-  const int64_t first = begin + threadIdx.x / 32 * each, last = min(end, first + each);
-  for (int64_t row0 = first; row0 < last; row0 += 32) {
-    const int64_t row = row0 + threadIdx.x % 32;
-    const float factor = row < last ? a.factors[row] : 0.0f;
-    const int token = factor != 0.0f ? a.tokens[row] : -1;
-    body(row, token, factor, __match_any_sync(kAllLanes, token));
+// What a lane knows of its rows: `each` neighbouring passes of 32 rows belong to a warp.
+struct LaneRows {
+  float factor[kPasses];
+  int token[kPasses];  // -1: left out
+  int place[kPasses];  // among the rows of the warp with this token
+
+  __device__ void load(const EmbeddingBackwardArgs& a, int64_t first, int64_t last, int each) {
+    uint8_t tokens[kPasses];
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) {
+      const int64_t row = first + 32 * p + threadIdx.x % 32;
+      const bool valid = p < each && row < last;
+      factor[p] = valid ? a.factors[row] : 0.0f;
+      tokens[p] = valid ? a.tokens[row] : 0;
+    }
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) token[p] = factor[p] != 0.0f ? tokens[p] : -1;
   }
-}
+
+  // Counts the warp's rows of each token in `counts`.
+  __device__ void count(int* counts, int each) {
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) {
+      if (p >= each) break;
+      const uint32_t peers = __match_any_sync(kAllLanes, token[p]), before = peers & ((1u << threadIdx.x % 32) - 1);
+      const int seen = token[p] >= 0 ? counts[token[p]] : 0;
+      place[p] = seen + __popc(before);
+      __syncwarp();
+      if (token[p] >= 0 && before == 0) counts[token[p]] = seen + __popc(peers);
+      __syncwarp();
+    }
+  }
+};
+
+__device__ inline void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 // Eight columns of a lane lie as two quads 512 bytes apart, which keeps the accesses free of bank conflicts.
 template <class T>
 __global__ void __launch_bounds__(32 * kWarps, 1) embedding_backward_kernel(EmbeddingBackwardArgs a, BackwardPlan p) {
-  constexpr int kBatch = sizeof(T) == 2 ? 8 : 4;  // rows of a warp in flight
-  extern __shared__ float4 bins[];                // [vocabulary, 2, 32]
-  __shared__ int totals[EmbeddingBackwardArgs::kMaxVocabulary], starts[EmbeddingBackwardArgs::kMaxVocabulary];
+  constexpr int kBatch = sizeof(T) == 2 ? 8 : 4;       // rows of a warp in flight
+  constexpr int kPrefetched = sizeof(T) == 2 ? 8 : 4;  // rows of a warp
+  extern __shared__ float4 bins[];                     // [vocabulary, 2, 32]
+  __shared__ int totals[kVocabulary], starts[kVocabulary + 1];
   __shared__ int head_tokens[kWarps];
   const int vocabulary = static_cast<int>(a.vocabulary);
   float4* heads = bins + vocabulary * 64;                         // [warps, 2, 32]: sum of a warp's first token
@@ -121,47 +147,67 @@ __global__ void __launch_bounds__(32 * kWarps, 1) embedding_backward_kernel(Embe
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   int* my_places = places + warp * vocabulary;
   const int64_t begin = blockIdx.y * p.chunk_rows, end = min(a.rows, begin + p.chunk_rows);
+  const int64_t vector = blockIdx.x * static_cast<int64_t>(p.width) + lane;
+  const bool has_columns = lane < p.width && 8 * vector < a.cols;
+  const T* dy = static_cast<const T*>(a.dy) + begin * a.cols + 8 * vector;
 
+  const int each = static_cast<int>((end - begin + 32 * kWarps - 1) / (32 * kWarps));
+  const int64_t warp_begin = begin + warp * each * 32;
+  LaneRows lane_rows;
+  lane_rows.load(a, warp_begin, min(end, warp_begin + each * 32), each);
+  if (has_columns && lane % (16 / sizeof(T)) == 0)  // a line of 128 bytes each
+#pragma unroll
+    for (int r = 0; r < kPrefetched; ++r)
+      if (begin + r * kWarps + warp < end) prefetch(dy + (r * kWarps + warp) * a.cols);
   for (int i = threadIdx.x; i < vocabulary * 64; i += blockDim.x) bins[i] = make_float4(0, 0, 0, 0);
-  for (int i = threadIdx.x; i < kWarps * vocabulary; i += blockDim.x) places[i] = 0;
+  for (int i = lane; i < vocabulary; i += 32) my_places[i] = 0;
+  __syncwarp();
+  lane_rows.count(my_places, each);
   __syncthreads();
-  for_rows_of_warp(a, begin, end, [&](int64_t, int token, float, uint32_t peers) {
-    if (token >= 0 && (peers & ((1u << lane) - 1)) == 0) my_places[token] += __popc(peers);
-    __syncwarp();
-  });
-  __syncthreads();
-  if (threadIdx.x < vocabulary) {  // counts of the warps to places behind the start of the token
+  if (threadIdx.x < kVocabulary) {  // counts of the warps to places behind the start of the token
     int sum = 0;
-    for (int w = 0; w < kWarps; ++w) {
-      const int count = places[w * vocabulary + threadIdx.x];
-      places[w * vocabulary + threadIdx.x] = sum;
-      sum += count;
+    if (threadIdx.x < vocabulary) {
+      int counts[kWarps];
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) counts[w] = places[w * vocabulary + threadIdx.x];
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) {
+        places[w * vocabulary + threadIdx.x] = sum;
+        sum += counts[w];
+      }
     }
     totals[threadIdx.x] = sum;
   }
   __syncthreads();
-  if (threadIdx.x < vocabulary) {
-    int sum = 0;
-    for (int t = 0; t < threadIdx.x; ++t) sum += totals[t];
-    starts[threadIdx.x] = sum;
+  if (warp == 0) {
+    int before = 0;
+#pragma unroll
+    for (int half = 0; half < kVocabulary / 32; ++half) {
+      int sum = totals[32 * half + lane];
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(kAllLanes, sum, step);
+        if (lane >= step) sum += other;
+      }
+      starts[32 * half + lane + 1] = before + sum;
+      before += __shfl_sync(kAllLanes, sum, 31);
+    }
+    if (lane == 0) starts[0] = 0;
   }
   __syncthreads();
-  for_rows_of_warp(a, begin, end, [&](int64_t row, int token, float factor, uint32_t peers) {
-    const uint32_t before = peers & ((1u << lane) - 1);
-    if (token >= 0)
-      sorted[starts[token] + my_places[token] + __popc(before)] =
-          make_uint2(__float_as_uint(factor), static_cast<uint32_t>(row - begin) << 8 | static_cast<uint32_t>(token));
-    __syncwarp();
-    if (token >= 0 && before == 0) my_places[token] += __popc(peers);
-    __syncwarp();
-  });
+#pragma unroll
+  for (int pass = 0; pass < kPasses; ++pass) {
+    if (pass >= each) break;
+    const int t = lane_rows.token[pass];
+    if (t < 0) continue;
+    const uint32_t row = static_cast<uint32_t>(warp_begin - begin) + 32 * pass + lane;
+    sorted[starts[t] + my_places[t] + lane_rows.place[pass]] =
+        make_uint2(__float_as_uint(lane_rows.factor[pass]), row << 8 | static_cast<uint32_t>(t));
+  }
   if (lane == 0) head_tokens[warp] = -1;
   __syncthreads();
 
-  const int64_t vector = blockIdx.x * static_cast<int64_t>(p.width) + lane;
-  const bool has_columns = lane < p.width && 8 * vector < a.cols;
-  const T* dy = static_cast<const T*>(a.dy) + begin * a.cols + 8 * vector;
-  const int listed = starts[vocabulary - 1] + totals[vocabulary - 1];
+  const int listed = starts[kVocabulary];
   const int first = listed * warp / kWarps, last = listed * (warp + 1) / kWarps;
   int token = -1;
   bool is_head = true;
@@ -217,6 +263,33 @@ __global__ void __launch_bounds__(32 * kWarps, 1) embedding_backward_kernel(Embe
   }
 }
 
+// The chunks' sums of four neighbouring columns: each of kLanes threads every kLanes-th chunk, then these in order. (A
+// few partial sums of a wide row; AddPartialsArgs is made for many.)
+constexpr int kAddThreads = 256, kAddLanes = 4, kAddColumns = kAddThreads / kAddLanes;
+
+__global__ void __launch_bounds__(kAddThreads)
+    add_chunks_kernel(const float4* partials, float* to, int chunks, int64_t vectors) {
+  __shared__ float4 sums[kAddLanes][kAddColumns];
+  const int column = threadIdx.x % kAddColumns, lane = threadIdx.x / kAddColumns;
+  const int64_t at = blockIdx.x * static_cast<int64_t>(kAddColumns) + column;
+  float4 sum = make_float4(0, 0, 0, 0);
+  const auto add = [&](const float4& v) { sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w); };
+  if (at < vectors) {
+#pragma unroll 8
+    for (int chunk = lane; chunk < chunks; chunk += kAddLanes) add(__ldcs(partials + chunk * vectors + at));
+  }
+  sums[lane][column] = sum;
+  __syncthreads();
+  if (lane != 0 || at >= vectors) return;
+#pragma unroll
+  for (int l = 1; l < kAddLanes; ++l) add(sums[l][column]);
+  to += 4 * at;
+  to[0] += sum.x;
+  to[1] += sum.y;
+  to[2] += sum.z;
+  to[3] += sum.w;
+}
+
 }  // namespace
 
 cudaError_t launch(const EmbeddingFactorsArgs& args, cudaStream_t stream) {
@@ -255,11 +328,9 @@ cudaError_t launch(const EmbeddingBackwardArgs& args, cudaStream_t stream) {
                  p);
   });
   if (error != cudaSuccess) return error;
-  return launch(AddPartialsArgs{.partials = static_cast<const float*>(args.workspace),
-                                .count = p.chunks,
-                                .width = args.vocabulary * args.cols,
-                                .outs = {args.dweight}},
-                stream);
+  const int64_t vectors = args.vocabulary * args.cols / 4;
+  return start(add_chunks_kernel, dim3(static_cast<unsigned>(ceil_div(vectors, kAddColumns))), dim3(kAddThreads), 0,
+               stream, static_cast<const float4*>(args.workspace), args.dweight, p.chunks, vectors);
 }
 
 }  // namespace esm::kernels
