@@ -93,9 +93,10 @@ __device__ inline Vec8<Bf16> packed_bf16(const float (&v)[8]) {
   return {make_uint4(words[0], words[1], words[2], words[3])};
 }
 
-/// The values that a BF16 tensor would hold.
-__device__ inline void round_bf16(float (&v)[8], Amax<Bf16>& amax) {
-  const Vec8<Bf16> packed = packed_bf16(v);
+/// The values that a BF16 tensor would hold; zeros if they do not count.
+__device__ inline void round_bf16(float (&v)[8], Amax<Bf16>& amax, bool counts = true) {
+  Vec8<Bf16> packed = packed_bf16(v);
+  if (!counts) packed = zero8<Bf16>();
   unpack(packed, v);
   amax.see(packed);
 }

@@ -15,7 +15,7 @@ template <GeluForm kForm>
 __global__ void __launch_bounds__(kThreads, 5) gelu_fp8_kernel(GeluFp8Args a) {
   const int64_t first = blockIdx.x * static_cast<int64_t>(kChunk) + threadIdx.x;
   const auto left_of = [&](int64_t rows) {  // of this thread's vectors on, at most a chunk
-    return static_cast<int>(min(rows * a.cols / 8 - first, static_cast<int64_t>(kChunk)));
+    return static_cast<int>(max(min(rows * a.cols / 8 - first, static_cast<int64_t>(kChunk)), int64_t{0}));
   };
   int left = left_of(a.rows), counted = left_of(counted_rows(a.rows, a.row_count));
   const Bf16* x = static_cast<const Bf16*>(a.x) + 8 * first;

@@ -44,9 +44,7 @@ struct Fp8Rows {
   __device__ int64_t counted(int64_t rows) const { return counted_rows(rows, row_count); }
   __device__ void start() { scale = scale_of(y); }
   __device__ void store(int64_t at, bool counts, float (&e)[8]) {
-#pragma unroll
-    for (int k = 0; k < 8; ++k) e[k] = counts ? e[k] : 0.0f;
-    round_bf16(e, amax);
+    round_bf16(e, amax, counts);
     if (y.rows != nullptr) store8_bytes(y.rows + at, fp8_bytes<DType::kF8E4M3>(e, scale));
   }
   __device__ void finish() const { raise_by_block<0>(y.amax, amax.bits()); }

@@ -197,11 +197,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
       const Vec8<Bf16> dx_bf16 = packed_bf16(dx);
       unpack(dx_bf16, dx);
       const uint2 dx_bytes = fp8_bytes<kGradient>(dx, dx_scale);
-      Vec8<Bf16> y_bf16 = packed_bf16(y);
-      if (row >= counted) y_bf16 = zero8<Bf16>();  // beta alone; dx is 0 already
-      y_amax.see(y_bf16);
-      unpack(y_bf16, y);
-      if (has_columns) {  // the other lanes have no dx of their own
+      round_bf16(y, y_amax, row < counted);  // beta alone otherwise; dx is 0 already
+      if (has_columns) {                     // the other lanes have no dx of their own
         dx_amax.see(dx_bf16);
         const uint64_t to = static_cast<uint64_t>(static_cast<uint32_t>(row)) * cols + column;
         store8(static_cast<Bf16*>(a.dx) + to, dx_bf16);
