@@ -25,6 +25,7 @@ struct Plan {
   int team_warps;  // that share a row
   int teams;
   int blocks;
+  int step;  // rows from a group of a block to its next one
 };
 
 Plan plan(int64_t rows, int64_t cols) {
@@ -33,6 +34,7 @@ Plan plan(int64_t rows, int64_t cols) {
   p.team_warps = static_cast<int>(ceil_div(cols / 8, 32));
   p.teams = std::min(kMaxTeams, kMaxWarps / p.team_warps);
   p.blocks = static_cast<int>(std::min<int64_t>(kMultiprocessors, ceil_div(rows, p.group_rows)));
+  p.step = p.blocks * p.group_rows;
   return p;
 }
 
@@ -94,6 +96,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
   const int tensors = a.residual_gradient != nullptr ? 3 : 2;
   const float inverse = 1.0f / static_cast<float>(cols);
   const bool turn_dx = layout.staged_dx >= 0, turn_y = layout.staged_y >= 0;
+  const bool wants_dx8 = turn_dx || a.dx8.rows != nullptr;
   const uint32_t staged = shared_address(shared) + column, team_barriers = shared_address(arrived[team]);
   const uint32_t ring = shared_address(shared) + layout.ring + team * layout.slots * layout.slot_bytes;
   uint32_t team_sums = shared_address(sums[0][team]);
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
     in_group += plan.teams;
     if (in_group < kGroup) return;
     in_group = team;
-    group0 += static_cast<int>(gridDim.x) * kGroup;
+    group0 += plan.step;
   };
   const auto fetch = [&](int slot, int row) {  // each tensor by a warp of its own, if there are enough
     if (threadIdx.x % 32 != 0 || row >= counted) return;
@@ -195,16 +198,18 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
       float dx[8], y[8];
       columns.second<true>(x, dy, residual, gamma, beta, mean, rstd, mean_g * inverse, mean_gx * inverse, dx, y);
       const Vec8<Bf16> dx_bf16 = packed_bf16(dx);
-      unpack(dx_bf16, dx);
-      const uint2 dx_bytes = fp8_bytes<kGradient>(dx, dx_scale);
       round_bf16(y, y_amax, row < counted);  // beta alone otherwise; dx is 0 already
       if (has_columns) {                     // the other lanes have no dx of their own
         dx_amax.see(dx_bf16);
         const uint64_t to = static_cast<uint64_t>(static_cast<uint32_t>(row)) * cols + column;
         store8(static_cast<Bf16*>(a.dx) + to, dx_bf16);
-        if (a.dx8.rows != nullptr) store8_bytes(a.dx8.rows + to, dx_bytes);
         const uint32_t at = staged + row_in_group * cols + row_in_group / 16u * kHalfGap;
-        if (turn_dx) write8(at + layout.staged_dx, dx_bytes);
+        if (wants_dx8) {
+          unpack(dx_bf16, dx);
+          const uint2 dx_bytes = fp8_bytes<kGradient>(dx, dx_scale);
+          if (a.dx8.rows != nullptr) store8_bytes(a.dx8.rows + to, dx_bytes);
+          if (turn_dx) write8(at + layout.staged_dx, dx_bytes);
+        }
         if (turn_y) write8(at + layout.staged_y, fp8_bytes<DType::kF8E4M3>(y, y_scale));
       }
     } while (group0 == this_group0);
