@@ -25,6 +25,21 @@ struct StepMetrics {
   }
 };
 
+/// Calls f(name, value) for what a row of metrics.jsonl and metrics.csv holds, in that order.
+template <class F>
+void visit_columns(const StepMetrics& row, F&& f) {
+  f("step", row.step);
+  f("loss", row.loss);
+  f("grad_norm", row.grad_norm);
+  f("lr", row.lr);
+  f("tokens", row.tokens);
+  f("tokens_per_s", row.tokens_per_s());
+  f("padded_tokens", row.padded_tokens);
+  f("scored", row.scored);
+  f("seconds", row.seconds);
+  f("skipped", row.skipped);
+}
+
 struct EvalMetrics {
   double loss = 0;        // mean over the scored tokens, nats
   double perplexity = 0;  // exp(loss)
