@@ -108,12 +108,12 @@ void sync_folder(const std::string& path) {
     fail<DataError>("cannot sync the folder {}: {}", path, errno_text());
 }
 
-LineAppender::LineAppender(const std::string& path)
+FileAppender::FileAppender(const std::string& path)
     : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (!file_.valid()) fail<DataError>("cannot write {}: {}", path, errno_text());
 }
 
-void LineAppender::append(std::string_view line) { write_all(file_.get(), std::string(line) + "\n", path_); }
+void FileAppender::append(std::string_view bytes) { write_all(file_.get(), bytes, path_); }
 
 ScratchFolder::ScratchFolder(std::string_view prefix) {
   path_ = (fs::temp_directory_path() / fmt::format("{}.XXXXXX", prefix)).string();

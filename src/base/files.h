@@ -65,17 +65,27 @@ void make_folders(const std::string& path);
 /// fsync of a folder, so that renames and new names inside it survive a crash. Throws DataError.
 void sync_folder(const std::string& path);
 
-/// Appends whole lines to a file; each append() reaches the kernel at once (a killed process loses nothing that was
+/// Appends records to a file; each append() reaches the kernel at once (a killed process loses nothing that was
 /// appended). Throws DataError.
-class LineAppender {
+class FileAppender {
  public:
-  explicit LineAppender(const std::string& path);
-  /// `line` without a newline.
-  void append(std::string_view line);
+  explicit FileAppender(const std::string& path);
+  void append(std::string_view bytes);
 
  private:
   std::string path_;
   FileDescriptor file_;
+};
+
+/// The same for lines.
+class LineAppender {
+ public:
+  explicit LineAppender(const std::string& path) : file_(path) {}
+  /// `line` without a newline.
+  void append(std::string_view line) { file_.append(std::string(line) + "\n"); }
+
+ private:
+  FileAppender file_;
 };
 
 /// A new, empty folder below the system's place for temporary files, removed with its content by the destructor.
