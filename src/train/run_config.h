@@ -42,6 +42,10 @@ struct RunSection {
   int64_t log_every_steps = 10;
   ESM_FIELD(log_every_steps, "Steps between two plain progress lines (a terminal shows a live line instead).",
             config::at_least(1))
+  bool tensorboard = false;
+  ESM_FIELD(tensorboard, "Whether the metrics are also written as TensorBoard event files, into tensorboard/.")
+  bool csv = false;
+  ESM_FIELD(csv, "Whether the rows of the steps are also written to metrics.csv.")
 };
 
 struct TrainSection {

@@ -15,6 +15,9 @@ class RunFolder {
   const std::string& path() const { return path_; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
+  std::string csv() const { return path_ + "/metrics.csv"; }
+  std::string fp8_statistics() const { return path_ + "/fp8.jsonl"; }
+  std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string log() const { return path_ + "/train.log"; }
   std::string config() const { return path_ + "/config.yaml"; }
 

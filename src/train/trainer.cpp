@@ -12,9 +12,9 @@
 #include "train/evaluation.h"
 #include "train/expect.h"
 #include "train/memory_report.h"
-#include "train/metrics.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
+#include "train/run_metrics.h"
 #include "train/setup.h"
 #include "train/step.h"
 
@@ -78,7 +78,7 @@ class Trainer {
   std::optional<StepQueue> queue_;
   std::optional<data::Loader> loader_;
   std::optional<Evaluator> evaluator_;
-  std::optional<MetricsLog> metrics_;
+  std::optional<RunMetrics> metrics_;
   std::optional<Progress> progress_;
   TrainState state_;
   std::chrono::steady_clock::time_point last_done_;  // when the last step was, or the one before it was queued
@@ -129,7 +129,7 @@ void Trainer::open_everything() {
   monitor_ = config_.eval.monitor.empty() ? evaluator_->first_name() : config_.eval.monitor;
   check_free_space();
   write_file_atomically(folder_.config(), config::to_yaml(config_));
-  metrics_.emplace(folder_.metrics(), state_.step, !state_.pending_eval);
+  metrics_.emplace(folder_, config_.run, state_.step, !state_.pending_eval);
   print_header();
   progress_.emplace(Progress::Options{
       .live = options_.live, .every_steps = config_.run.log_every_steps, .last_step = config_.train.max_steps});

@@ -1,0 +1,58 @@
+#include "train/metrics_csv.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "base/check.h"
+#include "train/step_rows.h"
+
+namespace esm::train {
+namespace {
+
+std::string header() {
+  std::string line;
+  visit_columns(StepMetrics{}, [&](std::string_view name, auto) { line += fmt::format(",{}", name); });
+  return line.substr(1);
+}
+
+std::string field(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : ""; }
+std::string field(int64_t value) { return fmt::format("{}", value); }
+std::string field(bool value) { return value ? "true" : "false"; }
+
+// The path of a file that a row can be appended to.
+const std::string& prepared(const std::string& path, int64_t keep_through_step) {
+  cut_metrics_csv(path, keep_through_step);
+  const std::string wanted = header() + "\r\n";
+  const std::string text = std::filesystem::exists(path) ? read_text_file(path) : "";
+  if (text.empty())
+    write_file_atomically(path, wanted);
+  else if (!text.starts_with(wanted))
+    fail<DataError>("{} has other columns than this run writes ({}); move it away, or set run.csv to false", path,
+                    header());
+  return path;
+}
+
+}  // namespace
+
+MetricsCsv::MetricsCsv(const std::string& path, int64_t keep_through_step) : file_(prepared(path, keep_through_step)) {}
+
+void MetricsCsv::append(const StepMetrics& row) {
+  std::string line;
+  visit_columns(row, [&](std::string_view, auto value) { line.append(1, ',').append(field(value)); });
+  file_.append(line.substr(1) + "\r");
+}
+
+void cut_metrics_csv(const std::string& path, int64_t keep_through_step) {
+  bool first = true;
+  cut_lines(path, [&](std::string_view line) {
+    if (!line.ends_with('\r')) return false;
+    if (std::exchange(first, false)) return true;
+    int64_t step = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
+    return error == std::errc() && *end == ',' && step <= keep_through_step;
+  });
+}
+
+}  // namespace esm::train

@@ -1,0 +1,53 @@
+// RUN/tensorboard: scalars as TensorBoard reads them, without its libraries. A file is a sequence of TFRecords, each an
+// Event of protocol buffers (tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto).
+//
+// Tags: train/loss, train/grad_norm, train/lr, train/tokens_per_s; valid/NAME/loss, .../perplexity, .../accuracy;
+// fp8/LAYER.TENSOR/amax, .../scale, .../underflow, .../overflow; fp8/LAYER/mean, .../variance, .../grad_norm.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/files.h"
+#include "train/fp8_statistics.h"
+#include "train/metrics.h"
+
+namespace esm::train {
+
+class TensorBoardLog {
+ public:
+  /// Starts a file in `folder` that sorts behind all that are there. If there are any it tells TensorBoard to forget
+  /// what they hold of steps after `keep_through_step`; a validation of that step which is repeated stands twice, with
+  /// the same values. Throws DataError.
+  TensorBoardLog(const std::string& folder, int64_t keep_through_step);
+
+  void append(const StepMetrics& row);
+  void append(int64_t step, const std::map<std::string, EvalMetrics>& sets);
+  void append(const StepStatistics& row);
+
+ private:
+  FileAppender file_;
+};
+
+struct Scalar {
+  std::string tag;
+  double value = 0;  // written in single precision
+};
+
+/// What an Event can hold here; encoded when set.
+struct Event {
+  double wall_time = 0;  // seconds since 1970
+  int64_t step = 0;
+  std::string_view file_version;
+  std::span<const Scalar> scalars;
+  bool session_start = false;  // readers forget what they saw of this and later steps
+};
+std::string encode(const Event& event);
+
+/// `data` with its length and the two masked checksums.
+std::string tf_record(std::string_view data);
+
+}  // namespace esm::train
