@@ -19,6 +19,7 @@ constexpr std::array kRoles{std::pair{Role::kParameter, std::string_view("parame
                             std::pair{Role::kExpAvgSq, std::string_view("exp_avg_sq")},
                             std::pair{Role::kExpAvgScale, std::string_view("exp_avg_scale")},
                             std::pair{Role::kExpAvgSqScale, std::string_view("exp_avg_sq_scale")},
+                            std::pair{Role::kScaleState, std::string_view("scale_state")},
                             std::pair{Role::kPassThrough, std::string_view("passthrough")}};
 
 // The file ends with its own hash, taken over the text with zeros in the hash's place.
@@ -168,6 +169,7 @@ std::string_view name_prefix(Role role) {
     case Role::kExpAvgSq: return "exp_avg_sq/";
     case Role::kExpAvgScale: return "exp_avg_scale/";
     case Role::kExpAvgSqScale: return "exp_avg_sq_scale/";
+    case Role::kScaleState: return "scale_state/";
     case Role::kParameter:
     case Role::kPassThrough: return "";
   }

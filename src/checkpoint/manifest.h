@@ -16,8 +16,8 @@ inline constexpr int kFormatVersion = 1;
 inline constexpr char kManifestName[] = "manifest.json";
 
 /// What a tensor is. In the optimizer's files the names are `exp_avg/NAME`, `exp_avg_scale/NAME` and so on; scales are
-/// those of one-byte moments.
-enum class Role { kParameter, kExpAvg, kExpAvgSq, kExpAvgScale, kExpAvgSqScale, kPassThrough };
+/// those of one-byte moments. kScaleState: amax histories and scales of quantized products (ops/scales.h).
+enum class Role { kParameter, kExpAvg, kExpAvgSq, kExpAvgScale, kExpAvgSqScale, kScaleState, kPassThrough };
 std::string_view role_name(Role role);
 /// "exp_avg/", ..., or "": what stands before a tensor's name in a file.
 std::string_view name_prefix(Role role);

@@ -73,7 +73,7 @@ int64_t estimated_bytes(const SaveRequest& request) {
   constexpr int64_t kPerTensor = 1024, kFixed = int64_t{1} << 16;
   int64_t bytes = kFixed;
   for (const auto* group : {&request.parameters, &request.exp_avg, &request.exp_avg_sq, &request.exp_avg_scale,
-                            &request.exp_avg_sq_scale, &request.passthrough})
+                            &request.exp_avg_sq_scale, &request.scale_state, &request.passthrough})
     for (const TensorOut& tensor : *group) bytes += tensor.byte_count() + kPerTensor;
   return bytes;
 }
@@ -116,6 +116,7 @@ Manifest write_checkpoint(FileSystem& files, const std::string& folder, const Sa
     optimizer.emplace_back(Role::kExpAvgScale, request.exp_avg_scale[i]);
     optimizer.emplace_back(Role::kExpAvgSqScale, request.exp_avg_sq_scale[i]);
   }
+  for (const TensorOut& tensor : request.scale_state) optimizer.emplace_back(Role::kScaleState, tensor);
   for (const TensorOut& tensor : request.passthrough) passthrough.emplace_back(Role::kPassThrough, tensor);
   write_group(files, folder, "model", model, max_file_bytes, manifest);
   write_group(files, folder, "optimizer", optimizer, max_file_bytes, manifest);

@@ -17,6 +17,7 @@ struct SaveRequest {
   std::vector<TensorOut> exp_avg;     // names and shapes of the first `parameters` (the rest are not trained); or
   std::vector<TensorOut> exp_avg_sq;  // both empty: weights only. FP32, BF16 or E4M3
   std::vector<TensorOut> exp_avg_scale, exp_avg_sq_scale;  // E4M3: FP32, a scale for each 128 elements; else empty
+  std::vector<TensorOut> scale_state;                      // of quantized products, in the optimizer's files
   std::vector<TensorOut> passthrough;                      // any type
 };
 

@@ -7,13 +7,16 @@
 namespace esm::device {
 
 size_t PhaseClock::begin(const char* name, StreamHandle stream) {
+  if (depth_++ > 0) return used_ - 1;
   if (used_ == intervals_.size()) intervals_.emplace_back(name);
   intervals_[used_].name = name;
   intervals_[used_].begin.record(stream);
   return used_++;
 }
 
-void PhaseClock::end(size_t interval, StreamHandle stream) { intervals_[interval].end.record(stream); }
+void PhaseClock::end(size_t interval, StreamHandle stream) {
+  if (--depth_ == 0) intervals_[interval].end.record(stream);
+}
 
 std::vector<PhaseTime> PhaseClock::read() {
   std::vector<PhaseTime> sums;

@@ -17,7 +17,7 @@ struct PhaseTime {
 /// Pairs of events around operations. While a context has one (CudaQueue::clock), graphs are not replayed.
 class PhaseClock {
  public:
-  /// Index of the interval, for end().
+  /// Index of the interval, for end(). One that begins within another belongs to that.
   size_t begin(const char* name, StreamHandle stream);
   void end(size_t interval, StreamHandle stream);
   /// Sums by name, in order of first use, of all intervals since the last call. Waits for the device.
@@ -31,6 +31,7 @@ class PhaseClock {
   };
   std::vector<Interval> intervals_;
   size_t used_ = 0;
+  int depth_ = 0;  // intervals that are open
 };
 
 /// One operation, while it lives; nothing without a clock. `name` must live for ever.

@@ -78,9 +78,9 @@ ops::GemmOperand Linear::input(const ops::Pack& pack, const CodeBuffers& room, c
                                Codes codes) const {
   ops::GemmOperand result = operand(formats_.x, x_scale_, room, x, codes);
   result.counted = pack.counted;
-  if (codes == Codes::kColumns) {
+  if (codes == Codes::kColumns) {  // amax is there, as kNv16 wants it, and not to be raised again
     result.scale.measure = false;
-    result.scale.amax = at::Tensor();
+    if (result.format.grouping != Grouping::kNv16) result.scale.amax = at::Tensor();
   }
   return result;
 }

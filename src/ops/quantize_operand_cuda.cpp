@@ -1,5 +1,6 @@
 #include "device/cuda_check.h"
 #include "device/phase_clock.h"
+#include "kernels/fake_quantize.h"
 #include "kernels/fp8_scales.h"
 #include "kernels/quantize.h"
 #include "ops/cuda_halves.h"
@@ -79,11 +80,41 @@ void by_groups(Workspace& ws, const GemmOperand& x) {
       ws.context().stream()));
 }
 
+/// Formats that no device multiplies here: values as products are to see them.
+void emulate(const Context& context, const GemmOperand& x) {
+  const int64_t rows = x.values.size(0), cols = x.values.size(1);
+  const bool nv = x.format.grouping == Grouping::kNv16;
+  ESM_CHECK(nv || x.format.grouping == Grouping::kMx32, "no kernel emulates {}", precision::describe(x.format));
+  const int32_t* counted = pointer<int32_t>(x.counted);
+  if (nv && x.scale.measure)
+    ESM_CUDA(kernels::launch(kernels::AmaxArgs{.dtype = dtype_of(x.values),
+                                               .rows = rows,
+                                               .cols = cols,
+                                               .x = raw(x.values),
+                                               .row_count = counted,
+                                               .amax = pointer<float>(x.scale.amax)},
+                             context.stream()));
+  for (const bool along_rows : {false, true}) {
+    const at::Tensor& to = along_rows ? x.codes_t : x.codes;
+    if (!to.defined()) continue;
+    ESM_CUDA(kernels::launch(
+        kernels::FakeQuantizeArgs{.format = nv ? kernels::FakeFormat::kNv16 : kernels::FakeFormat::kMx32,
+                                  .along_rows = along_rows,
+                                  .rows = rows,
+                                  .cols = cols,
+                                  .x = raw(x.values),
+                                  .row_count = counted,
+                                  .amax = nv ? pointer<float>(x.scale.amax) : nullptr,
+                                  .y = raw(to)},
+        context.stream()));
+  }
+}
+
 }  // namespace
 
 void quantize_operand(Workspace& ws, const GemmOperand& x) {
   const device::Phase phase(ws.context(), "quantize");
-  if (x.emulated) fail<InternalError>("no emulation yet");
+  if (x.emulated) return emulate(ws.context(), x);
   if (x.format.grouping == Grouping::kTensor) return by_tensor(ws.context(), x);
   by_groups(ws, x);
 }

@@ -1,10 +1,13 @@
 #include "train/checkpointing.h"
 
+#include <fmt/ranges.h>
+
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/json_writer.h"
+#include "base/log.h"
 #include "config/config.h"
 
 namespace esm::train {
@@ -21,7 +24,9 @@ DType dtype_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat: return DType::kF32;
     case at::kBFloat16: return DType::kBF16;
-    case at::kByte: return DType::kF8E4M3;
+    case at::kByte: return DType::kF8E4M3;  // of moments
+    case at::kInt: return DType::kI32;
+    case at::kLong: return DType::kI64;
     default:
       fail<InternalError>("internal error: no checkpoint holds tensors of type {}",
                           c10::toString(tensor.scalar_type()));
@@ -41,6 +46,21 @@ checkpoint::TensorOut tensor_of(const nn::ParamSpec& spec, const at::Tensor& vie
     out.bytes = bytes_of(view);
   else
     out.make = [view] { return copy_of(view); };
+  return out;
+}
+
+std::string joined_names(const ops::Scales& scales) { return fmt::format("{}", fmt::join(scales.names(), "\n")); }
+
+/// With the names that the rows of the state belong to.
+std::vector<checkpoint::TensorOut> scale_tensors(const ops::Scales& scales) {
+  std::vector<checkpoint::TensorOut> out;
+  for (const auto& [name, tensor] : scales.state()) out.push_back(tensor_of({.name = name}, tensor));
+  const std::string names = joined_names(scales);
+  out.push_back({.name = "names", .dtype = DType::kU8, .shape = {std::ssize(names)}, .make = [names] {
+                   std::vector<std::byte> bytes(names.size());
+                   std::memcpy(bytes.data(), names.data(), names.size());
+                   return bytes;
+                 }});
   return out;
 }
 
@@ -160,6 +180,24 @@ void copy_weights(const checkpoint::OpenCheckpoint& from, models::Model& model) 
       });
 }
 
+/// False when the checkpoint has none for these products.
+bool copy_scales(const checkpoint::OpenCheckpoint& from, ops::Scales& scales) {
+  const checkpoint::TensorRef* names = from.find(Role::kScaleState, "names");
+  const std::string expected = joined_names(scales);
+  if (names == nullptr || names->bytes.size() != expected.size() ||
+      std::memcmp(names->bytes.data(), expected.data(), expected.size()) != 0)
+    return false;
+  const auto state = scales.state();
+  for (const auto& [name, tensor] : state) {
+    const checkpoint::TensorRef* found = from.find(Role::kScaleState, name);
+    if (found == nullptr || found->shape != tensor.sizes().vec() || found->dtype != dtype_of(tensor)) return false;
+  }
+  for (const auto& [name, tensor] : state)
+    fill_view(tensor, [&](std::span<std::byte> target) { copy_bytes(from.tensor(Role::kScaleState, name), target); });
+  scales.state_restored();
+  return true;
+}
+
 }  // namespace
 
 checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& optimizer, const TrainState& state,
@@ -187,6 +225,7 @@ checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& opti
     request.exp_avg_scale = tensors_of(model, nn::Role::kExpAvgScale);
     request.exp_avg_sq_scale = tensors_of(model, nn::Role::kExpAvgSqScale);
   }
+  if (const ops::Scales* scales = model.scales(); scales != nullptr) request.scale_state = scale_tensors(*scales);
   if (carried.has_value()) {
     manifest.origin_json = carried->origin_json();
     request.passthrough = carried->passthrough();
@@ -197,13 +236,14 @@ checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& opti
 }
 
 int64_t checkpoint_bytes(models::Model& model) {
-  constexpr int64_t kRest = 1 << 20;
+  int64_t rest = 1 << 20;
+  if (ops::Scales* scales = model.scales(); scales != nullptr) rest += scales->memory().bytes;
   const auto [master, moments] = formats_of(model);
   const int64_t n = model.parameter_count(), weights = master == precision::MasterFormat::kBF16 ? 2 * n : 4 * n;
   switch (moments) {
-    case precision::MomentFormat::kF32: return kRest + weights + 8 * n;
-    case precision::MomentFormat::kBF16: return kRest + weights + 4 * n;
-    case precision::MomentFormat::kE4M3: return kRest + weights + 2 * n + 8 * n / precision::kScaleElements;
+    case precision::MomentFormat::kF32: return rest + weights + 8 * n;
+    case precision::MomentFormat::kBF16: return rest + weights + 4 * n;
+    case precision::MomentFormat::kE4M3: return rest + weights + 2 * n + 8 * n / precision::kScaleElements;
   }
   return 0;
 }
@@ -240,6 +280,8 @@ Restored restore(const checkpoint::OpenCheckpoint& from, models::Model& model, O
   from.require(Role::kParameter, expected);
   copy_weights(from, model);
   for (const Place& place : places) copy_role(from, place, model);
+  if (ops::Scales* scales = model.scales(); scales != nullptr && !copy_scales(from, *scales))
+    log::info("{} has no scales for these products: the first step measures them", from.path());
   Restored restored;
   restored.state = TrainState::from_json(from.manifest().counters_json);
   restored.position = parse_position(from.manifest().data_position_json, from.path());
