@@ -217,6 +217,8 @@ struct Esm2::Impl {
   at::Tensor sums;     // ops::make_loss_sums(), since begin_step()
   bool fresh = false;  // no batch since begin_step()
   ops::Scales scales;
+  ops::CodeCounts counts;
+  at::Tensor counted;           // rows of the last batch that count
   bool accumulated = false;     // a batch since begin_step()
   bool weights_changed = true;  // since their codes were made for a step
   ops::Replay replay;  // of accumulate()
@@ -230,6 +232,7 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
       inv_freq(choose_inv_freq(config_, options_)),
       rotary(ops::rotary_table(context, options_.tokens_per_batch, inv_freq)),
       scales(context, options_.delay.history_steps),
+      counts(context),
       replay(context, options_.graphs) {
   const nn::EncoderLayerShape shape = layer_shape(config);
   add_unit(context, "embedding", nn::TokenEmbedding::declare(embedding_shape(context, config)));
@@ -246,11 +249,13 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
     layers.emplace_back(layer_storage(l), shape, l,
                         nn::Products{.precision = recipe_of(l),
                                      .scales = &scales,
+                                     .counts = &counts,
                                      .amax_choice = options.delay.choice,
                                      .margin = options.delay.margin,
                                      .tokens = tokens,
                                      .capability = capability});
   scales.allocate();
+  counts.allocate();
   head.emplace(context, *storages.back(), *storages.front(), head_shape(context, config), head_chunk_rows(tokens),
                dtype);
 
@@ -321,15 +326,42 @@ void Esm2::accumulate(const data::Batch& batch) {
   if (m.replay_generation != m.ws.generation()) m.replay.clear();
   m.replay_generation = m.ws.generation();
   ops::Replay::Key key = staged.shape();
-  for (const bool flag : {m.fresh, m.weights_changed, m.scales.measuring()}) key.push_back(flag ? 1 : 0);
+  for (const bool flag : {m.fresh, m.weights_changed, m.scales.measuring(), m.counts.watching()}) key.push_back(flag ? 1 : 0);
   m.replay.run(key,
                [&] { m.forward_backward(staged, m.fresh ? nn::WeightGradient::kReplace : nn::WeightGradient::kAdd); });
   m.fresh = false;
   m.weights_changed = false;
   m.accumulated = true;
+  m.counted = staged.pack.counted;
 }
 
 ops::Scales* Esm2::scales() { return impl_->scales.size() > 0 ? &impl_->scales : nullptr; }
+
+void Esm2::watch(bool on) { impl_->counts.watch(on); }
+
+const std::vector<std::string>& Esm2::watched() const { return impl_->counts.names(); }
+
+at::Tensor Esm2::observation() {
+  const Impl& m = *impl_;
+  std::vector<at::Tensor> parts;
+  if (m.scales.size() > 0) parts = {m.scales.pending().to(at::kDouble), m.scales.scale().to(at::kDouble)};
+  parts.push_back(m.counts.counts().to(at::kDouble).view({-1}));
+  const at::Tensor rows = m.counted.defined() ? m.counted : at::zeros({1}, ops::options(m.ws.context(), at::kInt));
+  for (int64_t l = 0; l < m.config.layers; ++l) {
+    const at::Tensor out = m.x(l + 1, m.options.tokens_per_batch);
+    parts.push_back(ops::moments(m.ws.context(), out, rows));
+    parts.push_back(m.layer_storage(l).flat(nn::Role::kGrad).norm().to(at::kDouble).view({1}));
+  }
+  parts.push_back(rows.to(at::kDouble).mul(m.config.hidden));
+  int64_t size = 0, at = 0;
+  for (const at::Tensor& part : parts) size += part.numel();
+  const at::Tensor all = at::empty({size}, ops::options(m.ws.context(), at::kDouble));
+  for (const at::Tensor& part : parts) {
+    all.narrow(0, at, part.numel()).copy_(part);
+    at += part.numel();
+  }
+  return all;
+}
 
 void Esm2::end_step() {
   if (impl_->accumulated) impl_->scales.close_step();

@@ -44,6 +44,9 @@ class Esm2 final : public Model {
   void begin_step() override;
   void end_step() override;
   ops::Scales* scales() override;
+  void watch(bool on) override;
+  const std::vector<std::string>& watched() const override;
+  at::Tensor observation() override;
   LossSums evaluate(const data::Batch& batch) override;
   std::vector<ops::MemoryPart> memory() const override;
 

@@ -74,6 +74,16 @@ class Model {
   virtual const at::Tensor& loss_sums() const = 0;
   /// Scales of quantized products; nullptr when there are none.
   virtual ops::Scales* scales() = 0;
+  /// Whether accumulate() looks at what quantizing loses. Changes no result.
+  virtual void watch(bool on) = 0;
+  /// Names of what is looked at: operands of quantized products, "layers.0.attention.qkv.x" (.dy, .weight).
+  virtual const std::vector<std::string>& watched() const = 0;
+  /// Queues what the last accumulate() since watch(true) saw, before end_step(): [n] FP64 where the model works,
+  ///   amax and then scale, of each of scales()->names();
+  ///   codes that are 0, codes at the end of the range, codes in all: of each of watched();
+  ///   sum, sum of squares (of the output activations), L2 norm of the gradient of the summed loss: of each layer;
+  ///   elements of an output.
+  virtual at::Tensor observation() = 0;
   /// Queues what ends a step, after the last accumulate(): amax values of all ranks into the histories.
   virtual void end_step() = 0;
   /// Queues what makes gradients and sums 0 as far as accumulate() and update can tell: gradients that the first

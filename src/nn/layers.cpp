@@ -37,6 +37,7 @@ void Linear::quantize(const Context& context, const std::string& prefix, const P
   formats_ = precision::resolve(recipe, out, in, products.tokens, products.capability);
   if (!formats_.quantized()) return;
   scales_ = products.scales;
+  counts_ = products.counts;
   const auto add = [&](const char* what, const precision::Operand& format) -> int64_t {
     if (format.grouping != Grouping::kTensor && format.grouping != Grouping::kNv16) return -1;
     return scales_->add(prefix + what,
@@ -48,6 +49,9 @@ void Linear::quantize(const Context& context, const std::string& prefix, const P
   x_scale_ = add(".x", formats_.x);
   weight_scale_ = add(".weight", formats_.weight);
   if (dweight_.defined()) dy_scale_ = add(".dy", formats_.dy);
+  x_count_ = counts_->add(prefix + ".x");
+  weight_count_ = counts_->add(prefix + ".weight");
+  if (dweight_.defined()) dy_count_ = counts_->add(prefix + ".dy");
   weight_codes_ = make_room(context, room(formats_.weight, out, in), dweight_.defined());
 }
 
@@ -96,10 +100,16 @@ ops::GemmOperand Linear::weight() const {
                  dweight_.defined() ? Codes::kBoth : Codes::kRows);
 }
 
-void Linear::quantize_weight(ops::Workspace& ws) const { ops::quantize_operand(ws, weight()); }
+void Linear::quantize_weight(ops::Workspace& ws) const {
+  if (!formats_.quantized()) return;
+  const ops::GemmOperand w = weight();
+  ops::quantize_operand(ws, w);
+  counts_->count(w, weight_count_);
+}
 
 void Linear::forward(ops::Workspace& ws, const ops::GemmOperand& x, const at::Tensor& y,
                      const at::Tensor& residual) const {
+  if (formats_.quantized()) counts_->count(x, x_count_);
   ops::linear(ws, {.x = x,
                    .weight = weight(),
                    .bias = bias_,
@@ -109,6 +119,7 @@ void Linear::forward(ops::Workspace& ws, const ops::GemmOperand& x, const at::Te
 }
 
 void Linear::dgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const at::Tensor& dx) const {
+  if (formats_.quantized()) counts_->count(dy, dy_count_);
   ops::linear_dgrad(ws, {.dy = dy, .weight = weight(), .dx = dx, .fast_accumulation = formats_.dgrad.fast_accumulation});
 }
 

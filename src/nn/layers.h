@@ -3,6 +3,7 @@
 #include <string>
 
 #include "nn/storage.h"
+#include "ops/code_counts.h"
 #include "ops/gemm_operand.h"
 #include "ops/pack.h"
 #include "ops/scales.h"
@@ -17,7 +18,8 @@ enum class WeightGradient { kAdd, kReplace };
 /// How the products of a unit's linear layers work.
 struct Products {
   precision::Precision precision = precision::Precision::kBf16;
-  ops::Scales* scales = nullptr;  // of the model: takes in those of the unit
+  ops::Scales* scales = nullptr;      // of the model: takes in those of the unit
+  ops::CodeCounts* counts = nullptr;  // likewise
   kernels::AmaxChoice amax_choice = kernels::AmaxChoice::kMax;
   int margin = 0;
   int64_t tokens = 0;  // T, the most of a micro-batch
@@ -98,7 +100,9 @@ class Linear {
   at::Tensor weight_, bias_, dweight_, dbias_;
   precision::LinearFormats formats_;
   ops::Scales* scales_ = nullptr;
+  ops::CodeCounts* counts_ = nullptr;
   int64_t x_scale_ = -1, weight_scale_ = -1, dy_scale_ = -1;  // of scales_; -1: none
+  int64_t x_count_ = -1, weight_count_ = -1, dy_count_ = -1;  // of counts_; -1: none
   CodeBuffers weight_codes_;
 };
 

@@ -29,6 +29,8 @@ void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a);
 
 void quantize_operand(Workspace& ws, const GemmOperand& x);
 int64_t quantize_floats(const QuantizeSizes& sizes);
+void count_codes(const Context& context, const GemmOperand& x, const at::Tensor& counts);
+void moments(const Context& context, const at::Tensor& x, const at::Tensor& counted, const at::Tensor& result);
 void close_amax(const Context& context, const kernels::AmaxTables& tables, const at::Tensor& rules,
                 const at::Tensor& arrived);
 

@@ -17,6 +17,8 @@ void layer_norm_backward(Workspace&, const LayerNormBackward&) { no_cuda(); }
 void gelu(Workspace&, Gelu, const at::Tensor&, const GemmOperand&) { no_cuda(); }
 void gelu_backward(Workspace&, Gelu, const GeluBackward&) { no_cuda(); }
 void quantize_operand(Workspace&, const GemmOperand&) { no_cuda(); }
+void count_codes(const Context&, const GemmOperand&, const at::Tensor&) { no_cuda(); }
+void moments(const Context&, const at::Tensor&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
 void close_amax(const Context&, const kernels::AmaxTables&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
 void pack_positions(const Context&, const Pack&) { no_cuda(); }
 void rotary(Workspace&, const Pack&, const RotaryTable&, const RotaryArgs&) { no_cuda(); }

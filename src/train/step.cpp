@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "train/fp8_watch.h"
 #include "train/schedule.h"
 
 namespace esm::train {
@@ -62,6 +63,7 @@ void train_step(const StepParts& parts, int64_t step) {
   known.lr = parts.config.optimizer.lr * schedule_factor(parts.config.schedule, step, config.max_steps);
 
   parts.model.begin_step();
+  if (parts.watch != nullptr) parts.watch->begin_step(step + 1);
   data::Batch batch;
   for (int64_t i = 0; i < config.micro_batches; ++i) {
     parts.next_batch(batch);
@@ -70,9 +72,11 @@ void train_step(const StepParts& parts, int64_t step) {
     known.padded_tokens += batch.budget();
   }
   reduce(parts.comm, parts.model, known);
+  if (parts.watch != nullptr) parts.watch->queue();
   parts.model.end_step();
   parts.optimizer.update(parts.model.loss_sums(), known.lr, config.clip_norm);
   parts.queue.push(known);
+  if (parts.watch != nullptr) parts.watch->finish();
 }
 
 }  // namespace esm::train

@@ -51,6 +51,8 @@ class StepQueue {
   std::deque<StepOutcome> known_;
 };
 
+class Fp8Watch;  // train/fp8_watch.h
+
 /// Everything a step touches; owned by the trainer.
 struct StepParts {
   models::Model& model;
@@ -59,6 +61,7 @@ struct StepParts {
   StepQueue& queue;
   dist::Comm& comm;
   const RunConfig& config;
+  Fp8Watch* watch = nullptr;  // may be missing
 };
 
 /// Queues step number `step` (0 for the first); its outcome comes out of the queue. The weights change only if loss and

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <chrono>
 #include <cmath>
 
@@ -11,6 +13,7 @@
 #include "train/checkpointing.h"
 #include "train/evaluation.h"
 #include "train/expect.h"
+#include "train/fp8_watch.h"
 #include "train/memory_report.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
@@ -60,6 +63,7 @@ class Trainer {
   void drain();
   void finish_oldest();
   void count(const StepOutcome& outcome);
+  void report(const StepOutcome& outcome);
   bool validate();
   bool note_validation(double loss);
   void save();
@@ -76,6 +80,8 @@ class Trainer {
   std::unique_ptr<models::Esm2> model_;
   std::optional<Optimizer> optimizer_;
   std::optional<StepQueue> queue_;
+  std::optional<Fp8Watch> watch_;
+  bool outside_band_ = false;  // of gradient norms
   std::optional<data::Loader> loader_;
   std::optional<Evaluator> evaluator_;
   std::optional<RunMetrics> metrics_;
@@ -129,6 +135,7 @@ void Trainer::open_everything() {
   monitor_ = config_.eval.monitor.empty() ? evaluator_->first_name() : config_.eval.monitor;
   check_free_space();
   write_file_atomically(folder_.config(), config::to_yaml(config_));
+  watch_.emplace(context_, *model_, config_.fp8.statistics_every_steps);
   metrics_.emplace(folder_, config_.run, state_.step, !state_.pending_eval);
   print_header();
   progress_.emplace(Progress::Options{
@@ -161,7 +168,8 @@ void Trainer::print_header() const {
 // Queues the next step and then waits for the one before, so that a CUDA device always has work.
 void Trainer::step() {
   if (queue_->pending() == 0) last_done_ = std::chrono::steady_clock::now();
-  train_step({*model_, [this](data::Batch& batch) { loader_->next(batch); }, *optimizer_, *queue_, *comm_, config_},
+  train_step({*model_, [this](data::Batch& batch) { loader_->next(batch); }, *optimizer_, *queue_, *comm_, config_,
+              &*watch_},
              state_.step);
   ++state_.step;
   const int64_t ahead = context_.on_cuda() ? 1 : 0;
@@ -190,6 +198,25 @@ void Trainer::finish_oldest() {
   count(outcome);
   metrics_->append(row);
   progress_->step(row);
+  report(outcome);
+}
+
+// What a user should hear about the numbers of a step.
+void Trainer::report(const StepOutcome& outcome) {
+  const Fp8Watch::Seen seen = watch_->pop(outcome.sums.n_scored);
+  if (seen.statistics.has_value()) metrics_->append(*seen.statistics);
+  if (!seen.nonfinite.empty())
+    log::warn("step {}: amax not finite, the last finite scale is kept: {}", outcome.step,
+              fmt::join(seen.nonfinite, ", "));
+  const precision::Fp8Section& band = config_.fp8;
+  const bool outside = !outcome.skipped && ((band.grad_norm_low.has_value() && outcome.grad_norm < *band.grad_norm_low) ||
+                                            (band.grad_norm_high.has_value() && outcome.grad_norm > *band.grad_norm_high));
+  if (outside && !outside_band_)
+    log::warn("step {}: the gradient norm {:.4g} has left the band of fp8.grad_norm_low and fp8.grad_norm_high",
+              outcome.step, outcome.grad_norm);
+  if (!outside && outside_band_)
+    log::info("step {}: the gradient norm {:.4g} is back in its band", outcome.step, outcome.grad_norm);
+  outside_band_ = outside;
 }
 
 void Trainer::count(const StepOutcome& outcome) {
