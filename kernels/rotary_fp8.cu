@@ -9,33 +9,41 @@ namespace {
 
 constexpr int kTilesEach = 3;  // of a block
 
-/// Heads of a tile, which is as wide as they are together: up to 128 columns.
+/// How heads lie in tiles, which are as wide as their heads are together: up to 128 columns.
 struct Heads {
-  int64_t cols;  // of all
-  int head_dim, width;
+  int64_t cols;         // of all heads
+  int64_t turned_cols;  // of q and k
+  int tiles, width;
+  int head_dim, vectors;  // of a half
+  int bit;                // log2(vectors) rounded down, + 1
 
-  __host__ __device__ Heads(int64_t heads, int64_t head_dim_)
-      : cols(3 * heads * head_dim_), head_dim(static_cast<int>(head_dim_)), width(kTile / head_dim * head_dim) {}
-  __host__ __device__ int64_t tiles() const { return (cols + width - 1) / width; }
+  Heads(int64_t heads, int64_t head_dim_)
+      : cols(3 * heads * head_dim_), turned_cols(2 * heads * head_dim_), head_dim(static_cast<int>(head_dim_)) {
+    width = kTile / head_dim * head_dim;
+    tiles = static_cast<int>(ceil_div(cols, width));
+    vectors = head_dim / 16;
+    bit = 1;
+    while (2 << (bit - 1) <= vectors) ++bit;
+  }
 };
 
 /// What a thread has of a tile: four rows of eight columns of the first half of a head and of their partners in the
 /// second. A warp has eight such pairs of vectors and four groups of rows, chosen so that its stores to a ByteTile meet
-/// every bank once: the vectors of one half leave out bit log2(half / 8) of their number, which the groups supply.
+/// every bank once: the vectors of one half leave out bit log2(vectors) of their number, which the groups supply.
 struct PairPlace {
   int vector, partner;  // of the tile
   int part;             // of a half, in vectors
   int group;
   bool in_tile;
 
-  __device__ explicit PairPlace(int head_dim) {
-    const int vectors = head_dim / 16, pair = threadIdx.x % 8, lanes = threadIdx.x % 32 / 8, warp = threadIdx.x / 32;
-    const int head = pair / vectors;
-    part = pair - head * vectors;
-    vector = head * 2 * vectors + part;
-    partner = vector + vectors;
-    in_tile = (head + 1) * head_dim <= kTile;
-    const int bit = 32 - __clz(vectors), below = (1 << (bit - 1)) - 1;
+  __device__ explicit PairPlace(const Heads& heads) {
+    const int pair = threadIdx.x % 8, lanes = threadIdx.x % 32 / 8, warp = threadIdx.x / 32;
+    const int head = pair / heads.vectors;
+    part = pair - head * heads.vectors;
+    vector = head * 2 * heads.vectors + part;
+    partner = vector + heads.vectors;
+    in_tile = (head + 1) * heads.head_dim <= kTile;
+    const int bit = heads.bit, below = (1 << (bit - 1)) - 1;
     group = lanes % 2 | lanes / 2 << bit | (warp & below) << 1 | warp >> (bit - 1) << (bit + 1);
   }
 };
@@ -62,34 +70,43 @@ __device__ float over_pair_rows(const PairPlace& at, const float (&first)[8], co
   return sum;
 }
 
-__device__ void load4(const float* p, float (&v)[4]) {
-  const float4 f = __ldg(reinterpret_cast<const float4*>(p));
-  v[0] = f.x, v[1] = f.y, v[2] = f.z, v[3] = f.w;
-}
+/// What turns eight pairs of a row.
+struct Turn {
+  float cos[8], sin[8];
+
+  __device__ void load(const float* cos_from, const float* sin_from) {
+    load8(cos_from, cos);
+    load8(sin_from, sin);
+  }
+  __device__ static void load8(const float* from, float (&v)[8]) {
+    const float4 a = __ldg(reinterpret_cast<const float4*>(from)), b = __ldg(reinterpret_cast<const float4*>(from) + 1);
+    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+  }
+};
 
 // A block takes the same columns of q, k and v, if they fill tiles, so that the rows of the tables that it read first
-// are still near when it reads them again.
+// are still near when it reads them again. They are on their way a row ahead.
 template <DType kTo>
-__global__ void __launch_bounds__(kTileThreads, 2) rotary_fp8_backward_kernel(RotaryFp8BackwardArgs a) {
+__global__ void __launch_bounds__(kTileThreads, 2)
+    rotary_fp8_backward_kernel(RotaryFp8BackwardArgs a, const __grid_constant__ Heads heads) {
   __shared__ ByteTile tile;
   alignas(16) __shared__ float slots[kTileThreads / 32][kTile];
-  const Heads heads(a.heads, a.head_dim);
-  const PairPlace mine(heads.head_dim);
+  const PairPlace mine(heads);
   const int half = heads.head_dim / 2;
-  const int64_t row0 = blockIdx.y * static_cast<int64_t>(kTile), row = row0 + 4 * mine.group;
+  const int64_t row = blockIdx.y * static_cast<int64_t>(kTile) + 4 * mine.group;
   const int counted = static_cast<int>(
       max(static_cast<int64_t>(0), min(static_cast<int64_t>(4), counted_rows(a.tokens, a.row_count) - row)));
-  int64_t entries[4];  // of the tables
+  int entries[4];  // of the tables
 #pragma unroll
-  for (int r = 0; r < 4; ++r) entries[r] = r < counted ? a.positions[row + r] * static_cast<int64_t>(half) : 0;
+  for (int r = 0; r < 4; ++r) entries[r] = (r < counted ? a.positions[row + r] * half : 0) + 8 * mine.part;
   const float scale = scale_of(a.to);
   Amax<Bf16> amax;
-  for (int64_t t = blockIdx.x; t < heads.tiles(); t += gridDim.x) {
-    TilePlace at(blockIdx.y, 0, a.tokens, min(heads.cols, (t + 1) * heads.width));
-    at.column0 = t * heads.width;
+  for (int t = blockIdx.x; t < heads.tiles; t += gridDim.x) {
+    TilePlace at(blockIdx.y, 0, a.tokens, min(heads.cols, static_cast<int64_t>(t + 1) * heads.width));
+    at.column0 = static_cast<int64_t>(t) * heads.width;
     const int64_t column = at.column0 + 8 * mine.vector;
     const bool inside = mine.in_tile && column < at.cols && row < a.tokens;
-    const bool turns = column < 2 * a.heads * a.head_dim;
+    const bool turns = inside && column < heads.turned_cols;
     Vec8<Bf16> raw[2][4];
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
@@ -97,22 +114,19 @@ __global__ void __launch_bounds__(kTileThreads, 2) rotary_fp8_backward_kernel(Ro
       raw[0][r] = inside && r < counted ? load8(from) : zero8<Bf16>();
       raw[1][r] = inside && r < counted ? load8(from + half) : zero8<Bf16>();
     }
+    Turn turn[2];
+    if (turns) turn[0].load(a.cos + entries[0], a.sin + entries[0]);
     uint2 bytes[2][4];
     float sums[2][8] = {};
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
+      if (turns && r + 1 < 4) turn[(r + 1) % 2].load(a.cos + entries[r + 1], a.sin + entries[r + 1]);
       float first[8], second[8];
       unpack(raw[0][r], first);
       unpack(raw[1][r], second);
-      if (inside && turns && r < counted)
+      if (turns && r < counted)
 #pragma unroll
-        for (int k = 0; k < 8; k += 4) {
-          float cos[4], sin[4];
-          load4(a.cos + entries[r] + 8 * mine.part + k, cos);
-          load4(a.sin + entries[r] + 8 * mine.part + k, sin);
-#pragma unroll
-          for (int i = 0; i < 4; ++i) turn_pair(first[k + i], second[k + i], cos[i], -sin[i]);
-        }
+        for (int k = 0; k < 8; ++k) turn_pair(first[k], second[k], turn[r % 2].cos[k], -turn[r % 2].sin[k]);
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
         sums[0][k] += first[k];
@@ -162,10 +176,10 @@ cudaError_t launch(const RotaryFp8BackwardArgs& args, cudaStream_t stream) {
       !usable(args.to, false) || (args.sums != nullptr && args.workspace == nullptr))
     return cudaErrorInvalidValue;
   const Heads heads(args.heads, args.head_dim);
-  const dim3 grid(static_cast<unsigned>(ceil_div(heads.tiles(), kTilesEach)),
+  const dim3 grid(static_cast<unsigned>(ceil_div(heads.tiles, kTilesEach)),
                   static_cast<unsigned>(ceil_div(args.tokens, kTile)));
   const cudaError_t error = with_fp8(args.to.dtype, [&](auto to) {
-    return start(rotary_fp8_backward_kernel<decltype(to)::value>, grid, dim3(kTileThreads), 0, stream, args);
+    return start(rotary_fp8_backward_kernel<decltype(to)::value>, grid, dim3(kTileThreads), 0, stream, args, heads);
   });
   if (error != cudaSuccess || args.sums == nullptr) return error;
   return launch(AddPartialsArgs{.partials = static_cast<const float*>(args.workspace),
