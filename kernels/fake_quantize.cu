@@ -1,5 +1,7 @@
 #include "kernels/fake_quantize.h"
 
+#include <cuda_fp16.h>
+
 #include "kernels/fp8.cuh"
 #include "kernels/fp8_scale.h"
 
@@ -17,7 +19,7 @@ __device__ uint32_t lanes_max_pairs(uint32_t pairs, int offset) {
   return __vmaxu2(pairs, __shfl_xor_sync(0xffffffffu, pairs, offset));
 }
 
-/// There and back with the scale of a group.
+/// There and back with the scale of a group, two elements at a time.
 struct Mx {
   float factor, inverse;
   __device__ Mx(uint32_t amax, float) {
@@ -25,7 +27,14 @@ struct Mx {
     factor = power_of_two(exponent);
     inverse = decode_ue8m0(mx_scale_code(exponent));
   }
-  __device__ float operator()(float x) const { return decode_e4m3(encode_e4m3(x * factor)) * inverse; }
+  // By the instructions whose codes and values are those of fp8_math.h.
+  __device__ void pass(float& x, float& y) const {
+    const uint32_t codes = fp8_pair<DType::kF8E4M3>(x * factor, y * factor);
+    const float2 values =
+        __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(codes), __NV_E4M3)));
+    x = values.x * inverse;
+    y = values.y * inverse;
+  }
 };
 struct Nv {
   float factor, inverse, tensor_inverse;
@@ -34,7 +43,9 @@ struct Nv {
     factor = nv_multiplier(code, tensor);
     inverse = decode_e4m3(code);
   }
-  __device__ float operator()(float x) const { return decode_e2m1(encode_e2m1(x * factor)) * inverse * tensor_inverse; }
+  __device__ void pass(float& x, float& y) const {
+    for (float* v : {&x, &y}) *v = decode_e2m1(encode_e2m1(*v * factor)) * inverse * tensor_inverse;
+  }
 };
 
 template <class Group>
@@ -78,7 +89,7 @@ __global__ void __launch_bounds__(kThreads) fake_quantize_kernel(FakeQuantizeArg
     for (int k = 0; k < 8; ++k) {
       const Group group(k % 2 == 0 ? pairs[k / 2] << 16 : pairs[k / 2] & 0xffff0000u, tensor);
 #pragma unroll
-      for (int r = 0; r < 8; ++r) e[r][k] = group(e[r][k]);
+      for (int r = 0; r < 8; r += 2) group.pass(e[r][k], e[r + 1][k]);
     }
 #pragma unroll
     for (int r = 0; r < 8; ++r) store(r, e[r]);
@@ -94,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) fake_quantize_kernel(FakeQuantizeArg
       float e[8];
       unpack(raw[r], e);
 #pragma unroll
-      for (int k = 0; k < 8; ++k) e[k] = group(e[k]);
+      for (int k = 0; k < 8; k += 2) group.pass(e[k], e[k + 1]);
       store(r, e);
     }
   }
