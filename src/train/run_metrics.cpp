@@ -1,7 +1,5 @@
 #include "train/run_metrics.h"
 
-#include <filesystem>
-
 #include "train/step_rows.h"
 
 namespace esm::train {
@@ -14,10 +12,10 @@ RunMetrics::RunMetrics(const RunFolder& folder, const RunSection& config, int64_
     csv_.emplace(folder.csv(), keep_through_step);
   else
     cut_metrics_csv(folder.csv(), keep_through_step);
-  // A file that only says what to forget, if this run writes no more than that.
-  if (config.tensorboard || std::filesystem::exists(folder.tensorboard()))
+  if (config.tensorboard)
     tensorboard_.emplace(folder.tensorboard(), keep_through_step);
-  if (!config.tensorboard) tensorboard_.reset();
+  else
+    cut_event_files(folder.tensorboard(), keep_through_step);
 }
 
 void RunMetrics::append(const StepMetrics& row) {

@@ -17,6 +17,7 @@ namespace esm::train {
 namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr size_t kFrameBytes = 16;  // of a record: length (8), its checksum (4); data; their checksum (4)
 
 // Fields of event.proto and summary.proto, and how protocol buffers mark them on the wire.
 enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -60,17 +61,52 @@ uint32_t masked_crc(std::string_view bytes) {
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
+std::vector<std::string> event_files(const std::string& folder) {
+  std::vector<std::string> paths;
+  if (!std::filesystem::exists(folder)) return paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with(kPrefix)) paths.push_back(entry.path().string());
+  return paths;
+}
+
 // The seconds in the name of the newest event file; none in a folder without such files.
 std::optional<int64_t> newest(const std::string& folder) {
   std::optional<int64_t> found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
+  for (const std::string& path : event_files(folder)) {
+    const size_t digits = path.rfind(kPrefix) + kPrefix.size();
     int64_t seconds = 0;
-    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), seconds);
+    std::from_chars(path.data() + digits, path.data() + path.size(), seconds);
     found = std::max(found.value_or(0), seconds);
   }
   return found;
+}
+
+uint64_t little_endian(std::string_view bytes) {
+  uint64_t value = 0;
+  for (size_t i = bytes.size(); i > 0; --i) value = value << 8 | static_cast<unsigned char>(bytes[i - 1]);
+  return value;
+}
+
+// The first whole record of `bytes`, with its frame; empty when it is torn or damaged.
+std::string_view first_record(std::string_view bytes) {
+  if (bytes.size() < kFrameBytes || little_endian(bytes.substr(8, 4)) != masked_crc(bytes.substr(0, 8))) return {};
+  const uint64_t length = little_endian(bytes.substr(0, 8));
+  if (length > bytes.size() - kFrameBytes) return {};
+  const std::string_view data = bytes.substr(12, length);
+  return little_endian(bytes.substr(12 + length, 4)) == masked_crc(data) ? bytes.substr(0, length + kFrameBytes)
+                                                                         : std::string_view{};
+}
+
+// The step of an event that encode() wrote: the field behind the time.
+int64_t step_of(std::string_view record) {
+  constexpr size_t kStepAt = 12 + 1 + 8 + 1;
+  uint64_t step = 0;
+  for (size_t i = kStepAt, shift = 0; i < record.size() && shift < 64; ++i, shift += 7) {
+    const auto byte = static_cast<unsigned char>(record[i]);
+    step |= uint64_t{byte & 0x7FU} << shift;
+    if (byte < 0x80) break;
+  }
+  return static_cast<int64_t>(step);
 }
 
 std::string host() {
@@ -92,6 +128,7 @@ void write(FileAppender& file, int64_t step, const std::vector<Scalar>& scalars)
 
 FileAppender start(const std::string& folder, int64_t keep_through_step) {
   make_folders(folder);
+  cut_event_files(folder, keep_through_step);
   const auto before = newest(folder);
   FileAppender file(new_file(folder, before));
   write(file, {.wall_time = now(), .step = 0, .file_version = "brain.Event:2", .scalars = {}});
@@ -103,6 +140,19 @@ FileAppender start(const std::string& folder, int64_t keep_through_step) {
 }
 
 }  // namespace
+
+void cut_event_files(const std::string& folder, int64_t keep_through_step) {
+  for (const std::string& path : event_files(folder)) {
+    const std::string text = read_text_file(path);
+    std::string kept;
+    std::string_view rest = text;
+    for (auto record = first_record(rest); !record.empty(); record = first_record(rest)) {
+      if (step_of(record) <= keep_through_step) kept += record;
+      rest.remove_prefix(record.size());
+    }
+    if (kept != text) write_file_atomically(path, kept);
+  }
+}
 
 std::string encode(const Event& event) {
   std::string out;

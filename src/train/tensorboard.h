@@ -19,9 +19,9 @@ namespace esm::train {
 
 class TensorBoardLog {
  public:
-  /// Starts a file in `folder` that sorts behind all that are there. If there are any it tells TensorBoard to forget
-  /// what they hold of steps after `keep_through_step`; a validation of that step which is repeated stands twice, with
-  /// the same values. Throws DataError.
+  /// Starts a file in `folder` that sorts behind all that are there; from those, events of steps after
+  /// `keep_through_step` are cut first, and a running TensorBoard is told to forget them. (A validation of
+  /// `keep_through_step` itself that is repeated stands twice, with the same values.) Throws DataError.
   TensorBoardLog(const std::string& folder, int64_t keep_through_step);
 
   void append(const StepMetrics& row);
@@ -31,6 +31,10 @@ class TensorBoardLog {
  private:
   FileAppender file_;
 };
+
+/// That cut, for a run that writes no such files any more. What is torn or damaged goes too: readers stop there anyhow.
+/// Throws DataError.
+void cut_event_files(const std::string& folder, int64_t keep_through_step);
 
 struct Scalar {
   std::string tag;

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/check.h"
 #include "base/crc32c.h"
-#include "base/error.h"
 #include "support/catch.h"
 
 using namespace esm;
@@ -153,19 +153,18 @@ TEST_CASE("metrics.csv has the columns of metrics.jsonl, one header, and each st
   StepMetrics skipped = row(1);
   skipped.skipped = true;
   MetricsLog(scratch.path() + "/metrics.jsonl", 0, true).append(skipped);
+  const auto json = nlohmann::ordered_json::parse(read_text_file(scratch.path() + "/metrics.jsonl"));
   std::string names;
-  for (const auto& [name, value] :
-       nlohmann::ordered_json::parse(read_text_file(scratch.path() + "/metrics.jsonl")).items())
-    names += "," + name;
+  for (const auto& [name, value] : json.items()) names += "," + name;
   CHECK(lines_of(path).at(0) == names.substr(1) + "\r");
   CHECK(lines_of(path).at(1) == "1,0.33333333333333331,,0.0001,100,200,128,0,0.5,false\r");
 
   const std::string whole = read_text_file(path);
   for (size_t torn = 1; torn < 12; ++torn) {
     write_file_atomically(path, whole.substr(0, whole.size() - torn));
-    MetricsCsv(path, torn == 1 ? 3 : 4).append(row(5));  // without its LF the row is still whole
-    REQUIRE(lines_of(path).size() == 5);
-    REQUIRE(lines_of(path).at(4).starts_with("5,"));
+    MetricsCsv(path, 4).append(row(5));
+    REQUIRE(lines_of(path).size() == (torn == 1 ? 6 : 5));  // without its LF the row is still whole
+    REQUIRE(lines_of(path).back().starts_with("5,"));
   }
   MetricsCsv(path, 1).append(row(2));
   CHECK(lines_of(path).size() == 3);
@@ -194,12 +193,44 @@ TEST_CASE("TensorBoard files hold what was appended; a resume tells readers what
             "300 fp8/layers.3/variance 2", "300 fp8/layers.3/grad_norm 3"});
   for (int start = 2; start <= 4; ++start) {  // within one second, and still each behind those before it
     const auto before = event_files(folder);
-    { TensorBoardLog log(folder, 299); }
+    { TensorBoardLog log(folder, 300); }
     const auto after = event_files(folder);
     REQUIRE(after.size() == before.size() + 1);
     CHECK(std::equal(before.begin(), before.end(), after.begin()));
-    CHECK(events(after.back()) == std::vector<std::string>{"brain.Event:2", "start 300"});
+    CHECK(events(after.back()) == std::vector<std::string>{"brain.Event:2", "start 301"});
+    CHECK(events(after.front()).size() == 15);
   }
+}
+
+TEST_CASE("a resume cuts later steps from TensorBoard files, and what is torn or damaged") {
+  const ScratchFolder scratch("esm-rows");
+  const std::string folder = scratch.path() + "/tensorboard";
+  cut_event_files(folder, 0);
+  CHECK_FALSE(fs::exists(folder));
+  {
+    TensorBoardLog log(folder, 0);
+    for (int64_t step = 127; step <= 130; ++step) log.append(row(step));
+  }
+  const std::string path = event_files(folder).at(0), whole = read_text_file(path);
+  const size_t last = whole.size() - 16 - records(path).back().size();
+  for (size_t bytes = last; bytes < whole.size(); ++bytes) {
+    write_file_atomically(path, whole.substr(0, bytes));
+    cut_event_files(folder, 130);
+    REQUIRE(read_text_file(path) == whole.substr(0, last));
+  }
+  std::string damaged = whole;
+  damaged[last + 20] ^= 1;
+  write_file_atomically(path, damaged);
+  cut_event_files(folder, 130);
+  CHECK(read_text_file(path) == whole.substr(0, last));
+  write_file_atomically(path, whole);
+  cut_event_files(folder, 130);
+  CHECK(read_text_file(path) == whole);
+  cut_event_files(folder, 128);
+  CHECK(records(path).size() == 3);
+  CHECK(events(path).back() == "128 train/tokens_per_s 200");
+  cut_event_files(folder, 0);
+  CHECK(events(path) == std::vector<std::string>{"brain.Event:2"});
 }
 
 TEST_CASE("a resume cuts every file, also one that is not written any more") {
@@ -220,8 +251,8 @@ TEST_CASE("a resume cuts every file, also one that is not written any more") {
   CHECK(lines_of(folder.metrics()).size() == 3);
   CHECK(lines_of(folder.csv()).size() == 4);
   CHECK(read_statistics(folder.fp8_statistics()).size() == 1);
-  REQUIRE(event_files(folder.tensorboard()).size() == 2);
-  CHECK(events(event_files(folder.tensorboard())[1]) == std::vector<std::string>{"brain.Event:2", "start 4"});
+  REQUIRE(event_files(folder.tensorboard()).size() == 1);
+  CHECK(events(event_files(folder.tensorboard())[0]).size() == 1 + 3 * 4 + 7);
   {
     RunMetrics metrics(folder, all, 3, true);
     metrics.append(row(4));
