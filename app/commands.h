@@ -12,5 +12,6 @@ int cmd_plan(int argc, char** argv);     // cmd_plan.cpp
 int cmd_bench(int argc, char** argv);    // cmd_bench.cpp: bench step | gemm | kernels
 int cmd_doctor(int argc, char** argv);   // cmd_doctor.cpp
 int cmd_config(int argc, char** argv);   // cmd_config.cpp: config show | check | reference
+int cmd_report(int argc, char** argv);   // cmd_report.cpp: report fp8
 
 }  // namespace esm::app

@@ -29,6 +29,7 @@ constexpr std::array kCommands{
     Subcommand{"bench", "measure the speed of the training step and its parts", cmd_bench},
     Subcommand{"doctor", "check that this machine computes right", cmd_doctor},
     Subcommand{"config", "show, check and explain configs", cmd_config},
+    Subcommand{"report", "tables and pictures of what a run has recorded", cmd_report},
 };
 
 /// Fresh pages of a large block cost more than the arithmetic on them: on the CPUs we measured, operators ran 2 to 9
