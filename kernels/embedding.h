@@ -37,8 +37,8 @@ struct EmbeddingArgs {
 cudaError_t launch(const EmbeddingArgs& args, cudaStream_t stream);
 
 /// dweight[v, :] += sum over rows with tokens[t] = v of factors[t] * dy[t, :], in FP32; rows of factor 0 are not read.
-/// Blocks sum their rows token by token, in row order; then warps and blocks are added in their order. Bytes moved:
-/// rows
+/// Blocks sum their rows token by token, in row order; then warps are added in their order, and blocks in an order that
+/// depends on their number alone. Bytes moved: rows
 /// * (cols * E + 5) and about 5 % for the partial sums.
 struct EmbeddingBackwardArgs {
   static constexpr int64_t kMaxVocabulary = 64;

@@ -85,17 +85,10 @@ struct Amax<Bf16> {
   }
 };
 
-/// As pack() of vector.cuh, whose halves the compiler has been seen to take apart and put together again.
-__device__ inline Vec8<Bf16> packed_bf16(const float (&v)[8]) {
-  uint32_t words[4];
-#pragma unroll
-  for (int k = 0; k < 4; ++k) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(words[k]) : "f"(v[2 * k + 1]), "f"(v[2 * k]));
-  return {make_uint4(words[0], words[1], words[2], words[3])};
-}
-
 /// The values that a BF16 tensor would hold; zeros if they do not count.
 __device__ inline void round_bf16(float (&v)[8], Amax<Bf16>& amax, bool counts = true) {
-  Vec8<Bf16> packed = packed_bf16(v);
+  Vec8<Bf16> packed;
+  pack(v, packed);
   if (!counts) packed = zero8<Bf16>();
   unpack(packed, v);
   amax.see(packed);

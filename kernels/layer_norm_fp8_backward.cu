@@ -197,7 +197,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
       unpack(held_beta, beta);
       float dx[8], y[8];
       columns.second<true>(x, dy, residual, gamma, beta, mean, rstd, mean_g * inverse, mean_gx * inverse, dx, y);
-      const Vec8<Bf16> dx_bf16 = packed_bf16(dx);
+      Vec8<Bf16> dx_bf16;
+      pack(dx, dx_bf16);
       round_bf16(y, y_amax, row < counted);  // beta alone otherwise; dx is 0 already
       if (has_columns) {                     // the other lanes have no dx of their own
         dx_amax.see(dx_bf16);

@@ -135,8 +135,8 @@ struct BatchStage::Impl {
 
 std::vector<int64_t> StagedBatch::shape() const {
   std::vector<int64_t> shape{pack.tokens, pack.segments(), pack.max_seqlen, scored.rows.numel()};
-  for (const at::Tensor& x :
-       {pack.ids, pack.cu_seqlens, pack.is_dummy, pack.positions, pack.counted, scored.rows, scored.targets, scored.counts})
+  for (const at::Tensor& x : {pack.ids, pack.cu_seqlens, pack.is_dummy, pack.positions, pack.counted, scored.rows,
+                              scored.targets, scored.counts})
     shape.push_back(reinterpret_cast<int64_t>(x.data_ptr()));
   return shape;
 }

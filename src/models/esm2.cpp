@@ -140,8 +140,7 @@ struct Esm2::Impl {
             .deterministic = options.deterministic};
   }
   precision::Precision recipe_of(int64_t layer) const {
-    return options.layer_precision.empty() ? options.precision
-                                           : options.layer_precision.at(static_cast<size_t>(layer));
+    return options.layer_precision.empty() ? options.precision : options.layer_precision.at(static_cast<size_t>(layer));
   }
   int64_t max_seqlen() const { return options.max_tokens > 0 ? options.max_tokens : options.tokens_per_batch; }
   void expect_operations();
@@ -221,7 +220,7 @@ struct Esm2::Impl {
   at::Tensor counted;           // rows of the last batch that count
   bool accumulated = false;     // a batch since begin_step()
   bool weights_changed = true;  // since their codes were made for a step
-  ops::Replay replay;  // of accumulate()
+  ops::Replay replay;           // of accumulate()
   int64_t replay_generation = 0;
 };
 
@@ -326,7 +325,8 @@ void Esm2::accumulate(const data::Batch& batch) {
   if (m.replay_generation != m.ws.generation()) m.replay.clear();
   m.replay_generation = m.ws.generation();
   ops::Replay::Key key = staged.shape();
-  for (const bool flag : {m.fresh, m.weights_changed, m.scales.measuring(), m.counts.watching()}) key.push_back(flag ? 1 : 0);
+  for (const bool flag : {m.fresh, m.weights_changed, m.scales.measuring(), m.counts.watching()})
+    key.push_back(flag ? 1 : 0);
   m.replay.run(key,
                [&] { m.forward_backward(staged, m.fresh ? nn::WeightGradient::kReplace : nn::WeightGradient::kAdd); });
   m.fresh = false;
@@ -425,10 +425,10 @@ std::vector<precision::PlannedLinear> Esm2::products() const {
   for (int64_t l = 0; l < m.config.layers; ++l)
     for (const auto& [name, linear] : m.layers[static_cast<size_t>(l)].linears())
       result.push_back({.layer = l + 1, .name = name, .recipe = m.recipe_of(l), .formats = linear->formats()});
-  const precision::Precision plain = m.options.precision == precision::Precision::kFp32
-                                         ? precision::Precision::kFp32
-                                         : precision::Precision::kBf16;
-  result.push_back({.name = "head", .recipe = plain, .formats = precision::resolve(precision::find_recipe(plain), 0, 0, 0, 0)});
+  const precision::Precision plain =
+      m.options.precision == precision::Precision::kFp32 ? precision::Precision::kFp32 : precision::Precision::kBf16;
+  result.push_back(
+      {.name = "head", .recipe = plain, .formats = precision::resolve(precision::find_recipe(plain), 0, 0, 0, 0)});
   return result;
 }
 
@@ -460,7 +460,7 @@ std::vector<ops::MemoryPart> Esm2::memory() const {
   rotary.add(m.rotary.cos).add(m.rotary.sin);
   ops::MemoryPart attention = m.ws.attention_memory();
   if (m.options.graphs) attention.bytes += m.ws.attention_library_bytes;  // a graph has a pool of its own
-  return {inputs,           qkv,    attended,          middle,        h,        statistics, shared,
+  return {inputs,           qkv,    attended,          middle,        h,         statistics,   shared,
           m.head->memory(), rotary, m.stage->memory(), m.ws.memory(), attention, weight_codes, m.scales.memory()};
 }
 

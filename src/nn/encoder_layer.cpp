@@ -74,8 +74,7 @@ EncoderScratch EncoderLayer::allocate_scratch(const Context& context, std::span<
     all_fused = all_fused && layer.fc2_.fused();
   }
   // A GELU that writes nothing but codes leaves its values alone: they need a shape and no place.
-  scratch.act_TF =
-      all_fused ? dense(scratch.wide_TF, {tokens, shape.ffn}) : at::empty({tokens, shape.ffn}, own);
+  scratch.act_TF = all_fused ? dense(scratch.wide_TF, {tokens, shape.ffn}) : at::empty({tokens, shape.ffn}, own);
   scratch.input_TD = Linear::make_room(context, input_TD, training);
   scratch.input_TF = Linear::make_room(context, input_TF, training);
   if (!training) return scratch;
@@ -200,11 +199,7 @@ void EncoderLayer::backward(ops::Workspace& ws, const ops::Pack& pack, const ops
                            .heads = shape_.heads});
   const ops::GemmOperand dqkv = qkv_.gradient(pack, scratch.gradient_wide, dturned);
   ops::rotary(ws, pack, rotary,
-              {.qkv = dturned,
-               .heads = shape_.heads,
-               .inverse = true,
-               .sums = qkv_.bias_gradient(),
-               .gradient = dqkv});
+              {.qkv = dturned, .heads = shape_.heads, .inverse = true, .sums = qkv_.bias_gradient(), .gradient = dqkv});
   qkv_.dgrad(ws, dqkv, norm);
   const ops::GemmOperand dx0 = below != nullptr ? below->output_gradient(pack, scratch, dx) : ops::GemmOperand(dx),
                          y1 = qkv_.input(pack, scratch.input_TD, norm, Codes::kColumns);

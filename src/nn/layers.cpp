@@ -40,11 +40,10 @@ void Linear::quantize(const Context& context, const std::string& prefix, const P
   counts_ = products.counts;
   const auto add = [&](const char* what, const precision::Operand& format) -> int64_t {
     if (format.grouping != Grouping::kTensor && format.grouping != Grouping::kNv16) return -1;
-    return scales_->add(prefix + what,
-                        {.greatest = precision::greatest(format.format),
-                         .choice = products.amax_choice,
-                         .margin = products.margin},
-                        format.timing);
+    return scales_->add(
+        prefix + what,
+        {.greatest = precision::greatest(format.format), .choice = products.amax_choice, .margin = products.margin},
+        format.timing);
   };
   x_scale_ = add(".x", formats_.x);
   weight_scale_ = add(".weight", formats_.weight);
@@ -78,8 +77,7 @@ ops::GemmOperand Linear::operand(const precision::Operand& format, int64_t scale
   return x;
 }
 
-ops::GemmOperand Linear::input(const ops::Pack& pack, const CodeBuffers& room, const at::Tensor& x,
-                               Codes codes) const {
+ops::GemmOperand Linear::input(const ops::Pack& pack, const CodeBuffers& room, const at::Tensor& x, Codes codes) const {
   ops::GemmOperand result = operand(formats_.x, x_scale_, room, x, codes);
   result.counted = pack.counted;
   if (codes == Codes::kColumns) {  // amax is there, as kNv16 wants it, and not to be raised again
@@ -120,7 +118,8 @@ void Linear::forward(ops::Workspace& ws, const ops::GemmOperand& x, const at::Te
 
 void Linear::dgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const at::Tensor& dx) const {
   if (formats_.quantized()) counts_->count(dy, dy_count_);
-  ops::linear_dgrad(ws, {.dy = dy, .weight = weight(), .dx = dx, .fast_accumulation = formats_.dgrad.fast_accumulation});
+  ops::linear_dgrad(ws,
+                    {.dy = dy, .weight = weight(), .dx = dx, .fast_accumulation = formats_.dgrad.fast_accumulation});
 }
 
 void Linear::wgrad(ops::Workspace& ws, const ops::GemmOperand& dy, const ops::GemmOperand& x,
@@ -141,9 +140,9 @@ Linear::Room Linear::room(const precision::Operand& format, int64_t rows, int64_
   if (!format.quantized()) return {};
   if (emulated()) return {.bytes = rows * cols * static_cast<int64_t>(weight_.element_size())};
   if (format.grouping == Grouping::kTensor) return {.bytes = rows * cols};
-  return {.bytes = rows * cols,
-          .inverses = std::max(precision::layout(format, rows, cols).scales,
-                               precision::layout(format, cols, rows).scales)};
+  return {
+      .bytes = rows * cols,
+      .inverses = std::max(precision::layout(format, rows, cols).scales, precision::layout(format, cols, rows).scales)};
 }
 
 Linear::Room Linear::input_room(int64_t tokens) const { return room(formats_.x, tokens, weight_.size(1)); }

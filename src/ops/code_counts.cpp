@@ -31,9 +31,7 @@ int64_t CodeCounts::add(std::string name) {
   return std::ssize(names_) - 1;
 }
 
-void CodeCounts::allocate() {
-  counts_ = at::zeros({std::ssize(names_), 3}, options(context_, at::kLong));
-}
+void CodeCounts::allocate() { counts_ = at::zeros({std::ssize(names_), 3}, options(context_, at::kLong)); }
 
 void CodeCounts::count(const GemmOperand& x, int64_t index) const {
   if (!watching_ || index < 0) return;

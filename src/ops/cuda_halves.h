@@ -3,10 +3,10 @@
 #pragma once
 #include <span>
 
+#include "kernels/fp8_scale.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
-#include "kernels/fp8_scale.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"

@@ -21,7 +21,8 @@ kernels::GeluForm form_of(Gelu form) {
 
 void fused_backward(Workspace& ws, Gelu form, const GeluBackward& a) {
   const int64_t rows = a.x.size(0), cols = a.x.size(1);
-  ESM_CHECK(!a.y.codes.defined() && !a.y.scale.measure, "gelu(x) again is wanted by columns, with the scale that it had");
+  ESM_CHECK(!a.y.codes.defined() && !a.y.scale.measure,
+            "gelu(x) again is wanted by columns, with the scale that it had");
   write_fp8(ws.context(), a.dx, [&](const kernels::Fp8Out& out) {
     kernels::GeluFp8BackwardArgs args{.form = form_of(form),
                                       .rows = rows,

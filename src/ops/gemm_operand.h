@@ -10,10 +10,10 @@ namespace esm::ops {
 /// Scale of a whole tensor. Tensors are [1] FP32, where the context works.
 struct TensorScale {
   at::Tensor scale, inverse;
-  at::Tensor amax;         // raised by whoever makes codes; undefined: left alone
-  bool measure = false;    // before any codes, the scale is made from `amax` of the matrix itself
-  float greatest = 0;      // finite value of the format
-  int margin = 0;          // octaves left free
+  at::Tensor amax;       // raised by whoever makes codes; undefined: left alone
+  bool measure = false;  // before any codes, the scale is made from `amax` of the matrix itself
+  float greatest = 0;    // finite value of the format
+  int margin = 0;        // octaves left free
 };
 
 struct GemmOperand {

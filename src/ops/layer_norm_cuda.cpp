@@ -86,23 +86,24 @@ void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
   if (a.y.fused() && a.x.size(1) <= kernels::kLayerNormFp8MaxCols) return fused_backward(ws, a);
   const int64_t rows = a.x.size(0), cols = a.x.size(1);
   const size_t bytes = kernels::layer_norm_backward_workspace(rows, cols, a.dx_sum.defined());
-  ESM_CUDA(kernels::launch(kernels::LayerNormBackwardArgs{.dtype = dtype_of(a.x),
-                                                          .rows = rows,
-                                                          .cols = cols,
-                                                          .x = raw(a.x),
-                                                          .gamma = raw(a.weight),
-                                                          .beta = raw(a.bias),
-                                                          .mean = pointer<float>(a.mean),
-                                                          .rstd = pointer<float>(a.rstd),
-                                                          .dy = raw(a.dy),
-                                                          .residual_gradient = a.accumulate ? raw(a.dx.values) : nullptr,
-                                                          .dx = raw(a.dx.values),
-                                                          .y = raw(a.y.values),
-                                                          .dgamma = pointer<float>(a.dweight),
-                                                          .dbeta = pointer<float>(a.dbias),
-                                                          .dx_sum = pointer<float>(a.dx_sum),
-                                                          .workspace = ws.scratch(Workspace::kPartials, bytes)},
-                           ws.context().stream()));
+  ESM_CUDA(
+      kernels::launch(kernels::LayerNormBackwardArgs{.dtype = dtype_of(a.x),
+                                                     .rows = rows,
+                                                     .cols = cols,
+                                                     .x = raw(a.x),
+                                                     .gamma = raw(a.weight),
+                                                     .beta = raw(a.bias),
+                                                     .mean = pointer<float>(a.mean),
+                                                     .rstd = pointer<float>(a.rstd),
+                                                     .dy = raw(a.dy),
+                                                     .residual_gradient = a.accumulate ? raw(a.dx.values) : nullptr,
+                                                     .dx = raw(a.dx.values),
+                                                     .y = raw(a.y.values),
+                                                     .dgamma = pointer<float>(a.dweight),
+                                                     .dbeta = pointer<float>(a.dbias),
+                                                     .dx_sum = pointer<float>(a.dx_sum),
+                                                     .workspace = ws.scratch(Workspace::kPartials, bytes)},
+                      ws.context().stream()));
   ops::quantize_operand(ws, a.dx);
   ops::quantize_operand(ws, a.y);
 }

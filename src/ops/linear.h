@@ -1,6 +1,6 @@
-// Y = X W^T + b and its gradients. GEMM operands are FP32, BF16 or codes of both, sums FP32. On the CPU BF16 operands are
-// widened to FP32 in scratch and multiplied there: the same numbers as a BF16 GEMM with FP32 accumulation, and faster
-// than LibTorch's on CPUs without BF16 units.
+// Y = X W^T + b and its gradients. GEMM operands are FP32, BF16 or codes of both, sums FP32. On the CPU BF16 operands
+// are widened to FP32 in scratch and multiplied there: the same numbers as a BF16 GEMM with FP32 accumulation, and
+// faster than LibTorch's on CPUs without BF16 units.
 #pragma once
 #include "ops/gemm_operand.h"
 

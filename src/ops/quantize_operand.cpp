@@ -64,7 +64,8 @@ void quantize_operand(Workspace& ws, const GemmOperand& x) {
     return cuda::quantize_operand(ws, x);
   ESM_CHECK(x.emulated, "{} on the CPU", precision::describe(x.format));
   if (x.scale.measure) measure(ws.context(), x);
-  if (x.format.grouping == Grouping::kTensor) *data<float>(x.scale.inverse) = kernels::inverse_power(*data<float>(x.scale.scale));
+  if (x.format.grouping == Grouping::kTensor)
+    *data<float>(x.scale.inverse) = kernels::inverse_power(*data<float>(x.scale.scale));
   if (x.codes.defined()) emulate(ws, x, /*transposed=*/false, x.codes);
   if (x.codes_t.defined()) emulate(ws, x, /*transposed=*/true, x.codes_t);
 }
@@ -76,8 +77,7 @@ void expect_quantize_operand(Workspace& ws, const QuantizeSizes& s) {
     return;
   }
   for (const bool transposed : {false, true}) {
-    const auto layout =
-        precision::layout(s.format, transposed ? s.cols : s.rows, transposed ? s.rows : s.cols);
+    const auto layout = precision::layout(s.format, transposed ? s.cols : s.rows, transposed ? s.rows : s.cols);
     ws.expect(Workspace::kOperandA, ((transposed ? s.cols : s.rows) * layout.code_bytes + 3) / 4);
     ws.expect(Workspace::kOperandB, layout.scales);
   }

@@ -33,8 +33,8 @@ void fused_backward(Workspace& ws, const Pack& pack, const RotaryTable& table, c
                                         .to = out};
     if (a.sums.defined() && (out.rows != nullptr || out.transposed != nullptr)) {
       args.sums = pointer<float>(a.sums);
-      args.workspace = ws.scratch(Workspace::kPartials,
-                                  kernels::rotary_fp8_backward_workspace(pack.tokens, a.heads, head_dim));
+      args.workspace =
+          ws.scratch(Workspace::kPartials, kernels::rotary_fp8_backward_workspace(pack.tokens, a.heads, head_dim));
     }
     ESM_CUDA(kernels::launch(args, ws.context().stream()));
   });

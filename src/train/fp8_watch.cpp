@@ -61,8 +61,8 @@ Fp8Watch::Seen Fp8Watch::pop(int64_t scored) {
   pending_.pop_front();
   Seen seen;
   if (oldest.watched)
-    seen.statistics = decode(oldest.step, reinterpret_cast<const double*>(observations_->pop()),
-                             static_cast<double>(scored));
+    seen.statistics =
+        decode(oldest.step, reinterpret_cast<const double*>(observations_->pop()), static_cast<double>(scored));
   if (!nonfinite_.has_value()) return seen;
   std::vector<int32_t> now(counts_.size());
   std::memcpy(now.data(), nonfinite_->pop(), now.size() * sizeof(int32_t));

@@ -168,9 +168,9 @@ void Trainer::print_header() const {
 // Queues the next step and then waits for the one before, so that a CUDA device always has work.
 void Trainer::step() {
   if (queue_->pending() == 0) last_done_ = std::chrono::steady_clock::now();
-  train_step({*model_, [this](data::Batch& batch) { loader_->next(batch); }, *optimizer_, *queue_, *comm_, config_,
-              &*watch_},
-             state_.step);
+  train_step(
+      {*model_, [this](data::Batch& batch) { loader_->next(batch); }, *optimizer_, *queue_, *comm_, config_, &*watch_},
+      state_.step);
   ++state_.step;
   const int64_t ahead = context_.on_cuda() ? 1 : 0;
   while (queue_->pending() > ahead) finish_oldest();
@@ -209,8 +209,9 @@ void Trainer::report(const StepOutcome& outcome) {
     log::warn("step {}: amax not finite, the last finite scale is kept: {}", outcome.step,
               fmt::join(seen.nonfinite, ", "));
   const precision::Fp8Section& band = config_.fp8;
-  const bool outside = !outcome.skipped && ((band.grad_norm_low.has_value() && outcome.grad_norm < *band.grad_norm_low) ||
-                                            (band.grad_norm_high.has_value() && outcome.grad_norm > *band.grad_norm_high));
+  const bool outside =
+      !outcome.skipped && ((band.grad_norm_low.has_value() && outcome.grad_norm < *band.grad_norm_low) ||
+                           (band.grad_norm_high.has_value() && outcome.grad_norm > *band.grad_norm_high));
   if (outside && !outside_band_)
     log::warn("step {}: the gradient norm {:.4g} has left the band of fp8.grad_norm_low and fp8.grad_norm_high",
               outcome.step, outcome.grad_norm);

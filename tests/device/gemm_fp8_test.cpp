@@ -61,13 +61,9 @@ struct Product {
     queue(gemm, stream);
   }
   void queue(GemmContext& gemm, cudaStream_t stream) const {
-    gemm.run(g,
-             {.a = a.get(),
-              .b = b.get(),
-              .d = d.get(),
-              .scale_a = scales.as<float>(),
-              .scale_b = scales.as<float>() + 4},
-             stream);
+    gemm.run(
+        g, {.a = a.get(), .b = b.get(), .d = d.get(), .scale_a = scales.as<float>(), .scale_b = scales.as<float>() + 4},
+        stream);
   }
   checks::GemmError error(int64_t k_used, cudaStream_t stream) const {
     const std::vector<double> s = scales.values(stream);

@@ -58,9 +58,9 @@ inline QuantizedRun quantized_steps(const Context& context, models::Esm2& model,
   size_t next = 0;
   QuantizedRun run;
   for (int64_t step = 0; step < steps; ++step) {
-    train::train_step({model, [&](data::Batch& batch) { batch = batches[next++ % batches.size()]; }, optimizer, queue,
-                       *comm, config},
-                      step);
+    train::train_step(
+        {model, [&](data::Batch& batch) { batch = batches[next++ % batches.size()]; }, optimizer, queue, *comm, config},
+        step);
     run.losses.push_back(queue.pop().loss());
     if (step % 3 == 1) run.losses.push_back(model.evaluate(batches[0]).loss_sum / 1e3);
   }
