@@ -24,15 +24,6 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(const From* from, To* to
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) fill_kernel(T* to, float value, int64_t vectors) {
-  const int64_t first = blockIdx.x * static_cast<int64_t>(kThreads * kUnroll) + threadIdx.x;
-  const float e[8] = {value, value, value, value, value, value, value, value};
-#pragma unroll
-  for (int u = 0; u < kUnroll; ++u)
-    if (first + u * kThreads < vectors) store8(to + 8 * (first + u * kThreads), e);
-}
-
 dim3 grid_of(int64_t n) { return dim3(static_cast<unsigned>(ceil_div(n / 8, kThreads * kUnroll))); }
 
 }  // namespace
@@ -47,16 +38,6 @@ cudaError_t launch(const CastArgs& args, cudaStream_t stream) {
       return start(cast_kernel<From, To>, grid_of(args.n), dim3(kThreads), 0, stream,
                    static_cast<const From*>(args.from), static_cast<To*>(args.to), args.n / 8);
     });
-  });
-}
-
-cudaError_t launch(const FillArgs& args, cudaStream_t stream) {
-  if (args.n <= 0) return cudaSuccess;
-  if (args.n % 8 != 0 || !aligned16(args.to)) return cudaErrorInvalidValue;
-  return with_activation(args.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    return start(fill_kernel<T>, grid_of(args.n), dim3(kThreads), 0, stream, static_cast<T*>(args.to), args.value,
-                 args.n / 8);
   });
 }
 

@@ -1,4 +1,4 @@
-// Between FP32 and BF16, and filling; CPU twin: ops/cast.h.
+// Between FP32 and BF16; CPU twin: ops/cast.h.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,14 +18,5 @@ struct CastArgs {
   void* to = nullptr;
 };
 cudaError_t launch(const CastArgs& args, cudaStream_t stream);
-
-/// to[i] = value, n elements (a multiple of 8) of kF32 or kBF16, 16-byte aligned. (For zeros, cudaMemsetAsync.)
-struct FillArgs {
-  DType dtype = DType::kF32;
-  int64_t n = 0;
-  float value = 0;
-  void* to = nullptr;
-};
-cudaError_t launch(const FillArgs& args, cudaStream_t stream);
 
 }  // namespace esm::kernels

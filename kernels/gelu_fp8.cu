@@ -12,7 +12,7 @@ constexpr int kChunk = kThreads * kUnroll * kRounds;  // vectors of a block
 
 // A vector in work makes room for the one of the next round, which is on its way meanwhile.
 template <GeluForm kForm>
-__global__ void __launch_bounds__(kThreads, 5) gelu_fp8_kernel(GeluFp8Args a) {
+__global__ void __launch_bounds__(kThreads, 6) gelu_fp8_kernel(GeluFp8Args a) {
   const int64_t first = blockIdx.x * static_cast<int64_t>(kChunk) + threadIdx.x;
   const auto left_of = [&](int64_t rows) {  // of this thread's vectors on, at most a chunk
     return static_cast<int>(max(min(rows * a.cols / 8 - first, static_cast<int64_t>(kChunk)), int64_t{0}));
@@ -47,44 +47,51 @@ __global__ void __launch_bounds__(kThreads, 5) gelu_fp8_kernel(GeluFp8Args a) {
 }
 
 template <GeluForm kForm, DType kGradient>
-__global__ void __launch_bounds__(kTileThreads, 3) gelu_fp8_backward_kernel(GeluFp8BackwardArgs a) {
+__global__ void __launch_bounds__(kTileThreads, 4) gelu_fp8_backward_kernel(GeluFp8BackwardArgs a) {
   __shared__ ByteTile dx_tile, y_tile;
   __shared__ TileSlots<float> slots;
   __shared__ uint32_t largest[2][kTileThreads / 32];
   const auto add = [](float s, float t) { return s + t; };
   const TilePlace at(blockIdx.y, blockIdx.x, a.rows, a.cols);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Rows that count from the thread's first one on: those of pass p are 64 * p, ..., 64 * p + 3.
-  const int counted = static_cast<int>(
-      max(min(counted_rows(a.rows, a.row_count) - at.row(0, 0), static_cast<int64_t>(kTile)), int64_t{0}));
-  const bool has_columns = at.column() < a.cols;
-  int64_t next = at.row(0, 0) * a.cols + at.column();  // the row that is read next
-  int next_of_tile = 0;
-  Vec8<Bf16> rx[4], rd[4];
-  const auto read = [&](int r) {
-    const bool valid = has_columns && next_of_tile + r < counted;
-    rx[r] = load8_here(static_cast<const Bf16*>(a.x) + next, valid);
-    rd[r] = load8_here(static_cast<const Bf16*>(a.dy) + next, valid);
-    next += a.cols;
+  // The thread's rows of the tile, from its first one on: 0 to 3, and 64 to 67.
+  const auto of_thread = [&](int64_t rows) {
+    return static_cast<int>(max(min(rows - at.row(0, 0), static_cast<int64_t>(kTile)), int64_t{0}));
   };
-#pragma unroll
-  for (int r = 0; r < 4; ++r) read(r);
+  const bool has_columns = at.column() < a.cols;
+  const int counted = has_columns ? of_thread(counted_rows(a.rows, a.row_count)) : 0;
+  const int written = has_columns && a.dx.rows != nullptr ? of_thread(a.rows) : 0;
+  const int64_t first = at.row(0, 0) * a.cols + at.column();
+  const Bf16 *x = static_cast<const Bf16*>(a.x) + first, *dy = static_cast<const Bf16*>(a.dy) + first;
+  uint8_t* to = a.dx.rows + first;
+  int next = 0;  // the row that is read next
+  Vec8<Bf16> rx[2], rd[2];
+  const auto read = [&](int r) {
+    rx[r] = load8_here(x, next < counted);
+    rd[r] = load8_here(dy, next < counted);
+    x += a.cols;
+    dy += a.cols;
+    ++next;
+  };
+  read(0);
+  read(1);
   __syncwarp();  // the compiler leaves the reads on this side
   const float dx_scale = scale_of(a.dx), y_scale = scale_of(a.y);
   Amax<Bf16> dx_amax, y_amax;
   float sums[8] = {};
 #pragma unroll 1
-  for (int p = 0; p < kTilePasses; ++p) {
-    next += 60 * a.cols;
-    next_of_tile += 64;
-    uint8_t* to = a.dx.rows + at.row(p, 0) * a.cols + at.column();
-    const bool writes_rows = a.dx.rows != nullptr && at.inside(p);
+  for (int pair = 0; pair < 2 * kTilePasses; ++pair) {
+    if (pair % 2 != 0) {
+      x += 60 * a.cols;
+      dy += 60 * a.cols;
+      next += 60;
+    }
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
+    for (int r = 0; r < 2; ++r, to += a.cols) {
       float ex[8], ed[8];
       unpack(rx[r], ex);
       unpack(rd[r], ed);
-      read(r);  // a row in work makes room for one of the next pass
+      read(r);  // a row in work makes room for one of the next two
       __syncwarp();
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
@@ -96,10 +103,11 @@ __global__ void __launch_bounds__(kTileThreads, 3) gelu_fp8_backward_kernel(Gelu
       round_bf16(ex, y_amax);
       round_bf16(ed, dx_amax);
       const uint2 dx_bytes = fp8_bytes<kGradient>(ed, dx_scale), y_bytes = fp8_bytes<DType::kF8E4M3>(ex, y_scale);
-      dx_tile.put(at, p, r, dx_bytes);
-      y_tile.put(at, p, r, y_bytes);
-      if (writes_rows) store8_bytes(to + r * a.cols, dx_bytes);
+      dx_tile.put(at, pair / 2, pair % 2 * 2 + r, dx_bytes);
+      y_tile.put(at, pair / 2, pair % 2 * 2 + r, y_bytes);
+      if (64 * (pair / 2) < written) store8_bytes(to, dx_bytes);
     }
+    if (pair % 2 != 0) to += 60 * a.cols;
   }
   // One barrier for all that the threads trade.
   if (a.dx_sum != nullptr) over_warp_rows(sums, slots, add);

@@ -224,7 +224,6 @@ __global__ void __launch_bounds__(kThreads) pack_geometry_kernel(PackGeometryArg
       high = middle;
   }
   a.positions[token] = static_cast<int32_t>(token) - a.cu_seqlens[low];
-  if (a.segment_ids != nullptr) a.segment_ids[token] = static_cast<int32_t>(low);
 }
 
 }  // namespace

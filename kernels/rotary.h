@@ -31,14 +31,13 @@ struct RotaryArgs {
 size_t rotary_sums_workspace(int64_t tokens, int64_t heads, int64_t head_dim);
 cudaError_t launch(const RotaryArgs& args, cudaStream_t stream);
 
-/// Per token its segment (the s with cu_seqlens[s] <= t < cu_seqlens[s + 1]) and its position in it.
+/// Per token its position in its segment, the s with cu_seqlens[s] <= t < cu_seqlens[s + 1].
 /// cu_seqlens [segments + 1] starts at 0 and ends at `tokens`; unused places repeat `tokens`.
 struct PackGeometryArgs {
   int64_t tokens = 0;
   int64_t segments = 0;  // capacity
   const int32_t* cu_seqlens = nullptr;
-  int32_t* positions = nullptr;    // [tokens]
-  int32_t* segment_ids = nullptr;  // [tokens]; null: not wanted
+  int32_t* positions = nullptr;  // [tokens]
 };
 cudaError_t launch(const PackGeometryArgs& args, cudaStream_t stream);
 

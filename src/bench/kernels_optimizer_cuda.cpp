@@ -99,8 +99,6 @@ void flat_kernels(KernelBench& x, const FlatBuffers& flat) {
   x.add("cast fp32->bf16 " + size, 6 * n, [=](cudaStream_t stream) { return launch(cast, stream); });
   const kernels::CopyArgs copy{.bytes = 4 * total, .from = flat.master.get(), .to = flat.m.get()};
   x.add("copy fp32 " + size, 8 * n, [=](cudaStream_t stream) { return launch(copy, stream); });
-  const kernels::FillArgs fill{.n = total, .value = 1, .to = flat.m.get()};
-  x.add("fill fp32 " + size, 4 * n, [=](cudaStream_t stream) { return launch(fill, stream); });
   x.add("cudaMemsetAsync fp32 " + size, 4 * n, [&](cudaStream_t stream) {
     return cudaMemsetAsync(flat.m.get(), 0, static_cast<size_t>(flat.m.bytes()), stream);
   });

@@ -91,8 +91,6 @@ class Problem {
       std::vector<float> bias = random.normals(g.m, 3);
       bias_.emplace(g.bias_type(), bias);
       operands.bias = doubles(bias);
-    } else if (g.epilogue == GemmEpilogue::kBiasGradient) {
-      bias_.emplace(g.d, static_cast<size_t>(g.n));
     }
     operands.a = a_.values();
     operands.b = b_.values();
@@ -104,8 +102,6 @@ class Problem {
     const GemmDesc& g = test_.desc;
     d_->poison();
     if (test_.c == GemmC::kInPlace) d_->upload(c_host_);
-    const bool gradient = g.epilogue == GemmEpilogue::kBiasGradient;
-    if (gradient) bias_->poison();
     CHECK_CUDA(cudaDeviceSynchronize());  // the stream does not wait for the default one
     gemm.run(g,
              {.a = a_.get(),
@@ -113,13 +109,11 @@ class Problem {
               .c = test_.c == GemmC::kSeparate ? c_->get() : nullptr,
               .d = d_->get(),
               .bias = g.epilogue == GemmEpilogue::kBias ? bias_->get() : nullptr,
-              .bias_gradient = gradient ? bias_->get() : nullptr,
               .scale_a = a_.scale(),
               .scale_b = b_.scale()},
              stream);
   }
   std::vector<float> result() const { return d_->download(); }
-  std::vector<float> bias_gradient() const { return bias_->download(); }
 
   GemmOperands operands;
 
@@ -145,10 +139,6 @@ void check(GemmContext& gemm, const GemmCase& test, Random& random, Report& repo
   const GemmError error = gemm_error(doubles(got), want.d, g);
   report.add({test.name, error.worst, 1, error.relative, error.worst <= 1});
   report.add({test.name + " rel. L2", error.relative, gemm_relative_bound(g), error.relative, within(error, g)});
-  if (g.epilogue == GemmEpilogue::kBiasGradient) {
-    const GemmError off = gemm_error(doubles(problem.bias_gradient()), want.bias_gradient, g.d, g.k);
-    report.add({test.name + " bias gradient", off.worst, 1, off.relative, off.worst <= 1});
-  }
   problem.run(gemm, stream);
   report.same(test.name + " twice", got, problem.result());
 }

@@ -59,15 +59,6 @@ GemmReference gemm_reference(const GemmDesc& g, const GemmOperands& o, int64_t k
       e.value += b_i + c_ij;
       e.terms += std::abs(b_i) + std::abs(c_ij);
     }
-  if (g.epilogue == GemmEpilogue::kBiasGradient)
-    for (int64_t j = 0; j < g.n; ++j) {
-      GemmExpected e;
-      for (int64_t l = 0; l < k_used; ++l) {
-        e.value += b[static_cast<size_t>(j * g.k + l)];
-        e.terms += std::abs(b[static_cast<size_t>(j * g.k + l)]);
-      }
-      r.bias_gradient.push_back(e);
-    }
   return r;
 }
 

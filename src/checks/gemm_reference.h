@@ -24,8 +24,7 @@ struct GemmExpected {
 };
 
 struct GemmReference {
-  std::vector<GemmExpected> d;              // [n, m], dense
-  std::vector<GemmExpected> bias_gradient;  // [n] with that epilogue
+  std::vector<GemmExpected> d;  // [n, m], dense
 };
 
 /// `k_used` < k plants an error: the last products are left out.

@@ -129,12 +129,6 @@ void cast_and_fill(Random& random, Report& report) {
             .from_dtype = DType::kBF16, .to_dtype = DType::kF32, .n = n, .from = narrow.get(), .to = back.get()},
         nullptr));
     report.same(text("cast bf16->fp32 of %lld", static_cast<long long>(n)), back.download(), rounded);
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      Activations filled(dtype, static_cast<size_t>(n));
-      CHECK_CUDA(launch(kernels::FillArgs{.dtype = dtype, .n = n, .value = 1.5f, .to = filled.get()}, nullptr));
-      report.same(text("fill %s of %lld", name_of(dtype), static_cast<long long>(n)), filled.download(),
-                  std::vector<float>(static_cast<size_t>(n), 1.5f));
-    }
   }
 }
 

@@ -52,29 +52,19 @@ void rotate(const cases::RotaryCase& c, DType dtype, bool inverse, Random& rando
 }
 
 void geometry(const std::vector<int32_t>& lengths, int64_t capacity, Report& report, const char* name) {
-  std::vector<int32_t> cu{0}, positions, ids;
+  std::vector<int32_t> cu{0}, positions;
   for (const int32_t length : lengths) {
-    for (int32_t k = 0; k < length; ++k) {
-      positions.push_back(k);
-      ids.push_back(static_cast<int32_t>(cu.size()) - 1);
-    }
+    for (int32_t k = 0; k < length; ++k) positions.push_back(k);
     cu.push_back(cu.back() + length);
   }
   cu.resize(static_cast<size_t>(capacity + 1), cu.back());
-  DeviceBuffer<int32_t> device_cu(cu), device_positions(positions.size()), device_ids(ids.size());
-  kernels::PackGeometryArgs args{.tokens = static_cast<int64_t>(positions.size()),
-                                 .segments = capacity,
-                                 .cu_seqlens = device_cu.get(),
-                                 .positions = device_positions.get(),
-                                 .segment_ids = device_ids.get()};
+  DeviceBuffer<int32_t> device_cu(cu), device_positions(positions.size());
+  const kernels::PackGeometryArgs args{.tokens = static_cast<int64_t>(positions.size()),
+                                       .segments = capacity,
+                                       .cu_seqlens = device_cu.get(),
+                                       .positions = device_positions.get()};
   CHECK_CUDA(launch(args, nullptr));
   report.same(text("pack_geometry %s positions", name), device_positions.download(), positions);
-  report.same(text("pack_geometry %s segments", name), device_ids.download(), ids);
-  device_positions.poison();
-  device_ids.poison();
-  args.segment_ids = nullptr;
-  CHECK_CUDA(launch(args, nullptr));
-  report.same(text("pack_geometry %s positions alone", name), device_positions.download(), positions);
 }
 
 }  // namespace

@@ -43,7 +43,6 @@ struct GemmArgs {
   const void* c = nullptr;  // with accumulate; nullptr: D itself
   void* d = nullptr;
   const void* bias = nullptr;
-  void* bias_gradient = nullptr;
   /// Factors of FP8 operands in device memory, read when the product runs; in the order of scale_index(), aligned to 16
   /// bytes (cuBLASLt finds no kernel otherwise).
   const float* scale_a = nullptr;
@@ -86,7 +85,7 @@ class GemmContext {
   void run(const LinearDgradGemm& gemm, const DgradArgs& args, StreamHandle stream);
   struct WgradArgs {
     const void *dy = nullptr, *x = nullptr;
-    void *dweight = nullptr, *dbias = nullptr;
+    void* dweight = nullptr;
   };
   void run(const LinearWgradGemm& gemm, const WgradArgs& args, StreamHandle stream);
 

@@ -153,7 +153,7 @@ void GemmContext::run(const LinearDgradGemm& gemm, const DgradArgs& args, Stream
 }
 
 void GemmContext::run(const LinearWgradGemm& gemm, const WgradArgs& args, StreamHandle stream) {
-  run(gemm.desc(), {.a = args.x, .b = args.dy, .d = args.dweight, .bias_gradient = args.dbias}, stream);
+  run(gemm.desc(), {.a = args.x, .b = args.dy, .d = args.dweight}, stream);
 }
 
 void GemmContext::run(const Fp8ForwardGemm& gemm, const Fp8ForwardArgs& args, StreamHandle stream) {

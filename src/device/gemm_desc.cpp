@@ -12,7 +12,6 @@ std::string_view epilogue_name(GemmEpilogue epilogue) {
   switch (epilogue) {
     case GemmEpilogue::kNone: return "none";
     case GemmEpilogue::kBias: return "bias";
-    case GemmEpilogue::kBiasGradient: return "dbias";
   }
   return "";
 }
@@ -114,7 +113,6 @@ GemmDesc LinearWgradGemm::desc() const {
           .a = operands,
           .b = operands,
           .d = dweight,
-          .epilogue = dbias ? GemmEpilogue::kBiasGradient : GemmEpilogue::kNone,
           .accumulate = accumulate};
 }
 

@@ -18,8 +18,7 @@ namespace esm::device {
 
 enum class GemmEpilogue : uint8_t {
   kNone,
-  kBias,          // D[i, :] += bias[i], length m, of bias_type()
-  kBiasGradient,  // bias_gradient[j] = sum over k of op(B)[:, j], length n, type of D; overwritten, never added to
+  kBias,  // D[i, :] += bias[i], length m, of bias_type()
 };
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
@@ -89,13 +88,12 @@ struct LinearDgradGemm {
   GemmDesc desc() const;
 };
 
-/// dweight[out, in] (+)= dy[T, out]^T x[T, in]; dbias[out] = column sums of dy, of dweight's type.
+/// dweight[out, in] (+)= dy[T, out]^T x[T, in].
 struct LinearWgradGemm {
   int64_t tokens = 0, out = 0, in = 0;
   DType operands = DType::kBF16;
   DType dweight = DType::kF32;
   bool accumulate = true;
-  bool dbias = false;
   GemmDesc desc() const;
 };
 

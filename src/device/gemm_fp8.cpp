@@ -54,7 +54,6 @@ std::string fp8_obstacle(const GemmDesc& g) {
   if (g.ldd * size_of(g.d) % 16 != 0)
     return fmt::format("ldd = {}: columns of the result do not start at multiples of 16 bytes", g.ldd);
   if (g.alignment_bytes < 16) return "pointers aligned to less than 16 bytes";
-  if (g.epilogue == GemmEpilogue::kBiasGradient) return "FP8 products give no bias gradient";
   return scale_obstacle(g);
 }
 

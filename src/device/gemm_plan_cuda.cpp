@@ -29,7 +29,6 @@ cublasLtEpilogue_t lt_epilogue(GemmEpilogue epilogue) {
   switch (epilogue) {
     case GemmEpilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
     case GemmEpilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
-    case GemmEpilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -150,12 +149,9 @@ cublasStatus_t GemmPlan::queue(cublasLtHandle_t handle, const cublasLtMatmulAlgo
            reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(desc_.alignment_bytes) == 0;
   };
   const bool has_bias = desc_.epilogue == GemmEpilogue::kBias;
-  const bool has_gradient = desc_.epilogue == GemmEpilogue::kBiasGradient;
   ESM_CHECK(aligned(args.a) && aligned(args.b) && aligned(args.d), "missing or misaligned operand of {}", text(desc_));
   ESM_CHECK(args.c == nullptr || (desc_.accumulate && aligned(args.c)), "misplaced or misaligned C of {}", text(desc_));
   ESM_CHECK(has_bias ? aligned(args.bias) : args.bias == nullptr, "missing or misplaced bias of {}", text(desc_));
-  ESM_CHECK(has_gradient ? aligned(args.bias_gradient) : args.bias_gradient == nullptr,
-            "missing or misplaced bias gradient of {}", text(desc_));
   const auto good_scale = [](GemmScale scale, const float* pointer) {
     if (scale == GemmScale::kNone) return pointer == nullptr;
     return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
@@ -163,7 +159,6 @@ cublasStatus_t GemmPlan::queue(cublasLtHandle_t handle, const cublasLtMatmulAlgo
   ESM_CHECK(good_scale(desc_.scale_a, args.scale_a) && good_scale(desc_.scale_b, args.scale_b),
             "missing, misplaced or misaligned scale of {}", text(desc_));
   if (has_bias) set_bias_pointer(args.bias);
-  if (has_gradient) set_bias_pointer(args.bias_gradient);
   if (desc_.fp8()) set_scale_pointers(args.scale_a, args.scale_b);
   const float alpha = 1.0f, beta = desc_.accumulate ? 1.0f : 0.0f;
   const void* c = args.c != nullptr ? args.c : args.d;

@@ -181,13 +181,11 @@ std::vector<CandidateTime> time_candidates(cublasLtHandle_t handle, const GemmPl
   fill_random(bias, desc.bias_type(), 4, stream);
   if (separate_c) fill_random(c, desc.d, 5, stream);
   const bool has_bias = desc.epilogue == GemmEpilogue::kBias;
-  const bool has_gradient = desc.epilogue == GemmEpilogue::kBiasGradient;
   const GemmArgs args{.a = a.get(),
                       .b = b.get(),
                       .c = c.get(),
                       .d = d.get(),
                       .bias = has_bias ? bias.get() : nullptr,
-                      .bias_gradient = has_gradient ? bias.get() : nullptr,
                       .scale_a = scale_a.as<float>(),
                       .scale_b = scale_b.as<float>()};
 

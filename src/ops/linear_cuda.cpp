@@ -117,8 +117,7 @@ void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
                                         .operands = dtype_of(dy),
                                         .dweight = dtype_of(a.dweight),
                                         .accumulate = a.accumulate};
-  gemm(ws).run(product, {.dy = raw(dy), .x = raw(x), .dweight = raw(a.dweight), .dbias = nullptr},
-               ws.context().stream());
+  gemm(ws).run(product, {.dy = raw(dy), .x = raw(x), .dweight = raw(a.dweight)}, ws.context().stream());
 }
 
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {

@@ -22,9 +22,7 @@ struct GemmCase {
 inline GemmCase gemm_case(const std::string& role, const device::GemmDesc& desc, GemmC c, bool may_lack) {
   using device::GemmEpilogue;
   const char* mode = c == GemmC::kNone ? "" : c == GemmC::kSeparate ? " +C" : " +=";
-  const char* epilogue = desc.epilogue == GemmEpilogue::kBias           ? " bias"
-                         : desc.epilogue == GemmEpilogue::kBiasGradient ? " dbias"
-                                                                        : "";
+  const char* epilogue = desc.epilogue == GemmEpilogue::kBias ? " bias" : "";
   std::string in(dtype_name(desc.a)), fp8;
   if (desc.fp8()) {
     in += fmt::format("*{}", dtype_name(desc.b));
@@ -41,8 +39,8 @@ inline GemmCase gemm_case(const std::string& role, const device::GemmDesc& desc,
 inline std::vector<GemmCase> gemm_cases() {
   using device::GemmDesc, device::LinearDgradGemm, device::LinearForwardGemm, device::LinearWgradGemm;
   std::vector<GemmCase> cases;
-  const auto add = [&](const std::string& role, const GemmDesc& desc, GemmC c, bool may_lack = false) {
-    cases.push_back(gemm_case(role, desc, c, may_lack));
+  const auto add = [&](const std::string& role, const GemmDesc& desc, GemmC c) {
+    cases.push_back(gemm_case(role, desc, c, /*may_lack=*/false));
   };
   struct Size {
     int64_t tokens, out, in;
@@ -66,11 +64,7 @@ inline std::vector<GemmCase> gemm_cases() {
       add("dgrad", dgrad.desc(), GemmC::kNone);
       LinearWgradGemm wgrad{.tokens = s.tokens, .out = s.out, .in = s.in, .operands = in};
       add("wgrad", wgrad.desc(), GemmC::kInPlace);
-      wgrad.dbias = true;
-      add("wgrad", wgrad.desc(), GemmC::kInPlace, true);
       wgrad.accumulate = false;
-      add("wgrad", wgrad.desc(), GemmC::kNone, true);
-      wgrad.dbias = false;
       add("wgrad", wgrad.desc(), GemmC::kNone);
       if (in == DType::kBF16) {
         wgrad.dweight = DType::kBF16;

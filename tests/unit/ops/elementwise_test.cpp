@@ -118,7 +118,8 @@ TEST_CASE("LayerNorm forward and backward") {
   const at::Tensor residual = random_tensor(5, {rows, cols}, type), sum = residual.clone(), again = dy.clone();
   a.dx = sum;
   a.accumulate = true;
-  a.dy = a.y = again;
+  a.dy = again;
+  a.y = again;
   a.dx_sum = random_tensor(6, {cols});
   const at::Tensor column_sums = a.dx_sum.to(at::kDouble);
   ops::layer_norm_backward(ws, a);
