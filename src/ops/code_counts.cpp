@@ -7,16 +7,21 @@
 namespace esm::ops {
 namespace {
 
-/// Rows that count, times `cols`: [] int64, where the model works.
-at::Tensor elements(const GemmOperand& x, const at::Tensor& like) {
-  const int64_t rows = like.size(0), cols = like.size(1);
-  if (!x.counted.defined()) return at::full({}, rows * cols, like.options().dtype(at::kLong));
-  return x.counted.select(0, 0).to(at::kLong).clamp_max(rows).mul(cols);
+/// Rows that count: [] int64, where the model works.
+at::Tensor rows_of(const GemmOperand& x) {
+  const int64_t rows = x.codes.size(0);
+  if (!x.counted.defined()) return at::full({}, rows, x.codes.options().dtype(at::kLong));
+  return x.counted.select(0, 0).to(at::kLong).clamp_max(rows);
+}
+
+/// Rows of zeros throughout, padding too. (-0 is a code of its own: a row of values that were lost has some.)
+at::Tensor rows_of_zeros(const GemmOperand& x) {
+  return x.in_codes() ? x.codes.amax(1).eq(0).sum() : x.codes.ne(0).any(1).logical_not().sum();
 }
 
 /// Values of codes in a wider type; padding is 0.
 void count_values(const GemmOperand& x, const at::Tensor& counts) {
-  counts.select(0, 0).copy_(elements(x, x.codes).sub(x.codes.ne(0).sum()));
+  counts.select(0, 0).copy_(rows_of(x).mul(x.codes.size(1)).sub(x.codes.ne(0).sum()));
   if (x.format.grouping == precision::Grouping::kTensor)
     counts.select(0, 1).copy_(x.codes.abs().ge(x.scale.inverse.mul(x.scale.greatest)).sum());
   else
@@ -40,7 +45,10 @@ void CodeCounts::count(const GemmOperand& x, int64_t index) const {
     cuda::count_codes(context_, x, counts);
   else
     count_values(x, counts);
-  counts.select(0, 2).copy_(elements(x, x.codes));
+  const at::Tensor rows = rows_of(x), padding = rows.neg().add(x.codes.size(0));
+  const at::Tensor empty = rows_of_zeros(x).sub(padding).mul(x.codes.size(1));
+  counts.select(0, 0).sub_(empty);
+  counts.select(0, 2).copy_(rows.mul(x.codes.size(1)).sub(empty));
 }
 
 at::Tensor moments(const Context& context, const at::Tensor& x, const at::Tensor& counted) {

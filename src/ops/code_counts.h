@@ -25,7 +25,8 @@ class CodeCounts {
   void count(const GemmOperand& x, int64_t index) const;
 
   /// [tensors, 3] int64: codes that are 0, codes at the end of the range (0 where groups have scales of their own and
-  /// are emulated), codes in all; padding rows left out.
+  /// are emulated), codes in all. Left out: padding, and rows of zeros throughout, such as gradients of the last layer
+  /// for tokens without a loss.
   const at::Tensor& counts() const { return counts_; }
 
  private:

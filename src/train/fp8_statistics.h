@@ -18,7 +18,7 @@ struct TensorStatistics {
   std::string tensor;    // "fc1.x", "fc1.dy", "fc1.weight"
   double amax = 0;       // greatest magnitude before scaling
   double scale = 1;      // factor applied before rounding
-  double underflow = 0;  // share of codes that are 0, of all elements
+  double underflow = 0;  // share of codes that are 0, in rows that are not 0 throughout
   double overflow = 0;   // share of codes at the greatest magnitude
 };
 
