@@ -50,6 +50,7 @@ std::optional<DType> parse_weight_dtype(const std::string& name) {
   if (name == "fp32") return DType::kF32;
   if (name == "fp16") return DType::kF16;
   if (name == "bf16") return DType::kBF16;
+  if (name == "fp8") return DType::kF8E4M3;
   return std::nullopt;  // "source"
 }
 
@@ -81,19 +82,24 @@ int cmd_convert(int argc, char** argv) {
               "Format: hf (EsmForMaskedLM), native (our checkpoint, weights only), nvidia and nvidia-old "
               "(NVEsmForMaskedLM with the newer and the older names).",
               Args::kRequired)
-      .choice(dtype, "--dtype", {"source", "fp32", "fp16", "bf16"},
-              "Element type of the weights in hf and nvidia folders; source: as they were imported, fp32 if they were "
-              "trained here. native is always fp32.")
+      .choice(
+          dtype, "--dtype", {"source", "fp32", "fp16", "bf16", "fp8"},
+          "Element type of the weights in hf and nvidia folders; source: as they were imported, fp32 if they were "
+          "trained here. fp8: the matrices of the encoder layers become E4M3 codes with a power of two for each "
+          "matrix (NAME_scale), all else fp32; importing them back gives the same codes again. An hf folder says so "
+          "in the terms of compressed-tensors; nvidia folders of fp8 are for esmtrain alone. native is always "
+          "fp32.")
       .option(options.max_file_bytes, "--max-file-bytes", "N", "Start another file beyond so many bytes.")
       .flag(options.force, "--force", "Replace OUT if it is a folder of a model.")
       .example("esmtrain convert runs/esm2 esm2-hf --to hf", "export the best (or newest) checkpoint of a run")
+      .example("esmtrain convert runs/esm2 esm2-fp8 --to hf --dtype fp8", "the same with weights of 8 bits")
       .example("esmtrain convert esm2_t6_8M_UR50D start --to native", "import");
   if (!args.parse(argc, argv)) return 0;
   if (options.max_file_bytes < 1) fail<ConfigError>("--max-file-bytes: at least 1 is wanted");
   options.format = train::parse_format(to).value();
   options.dtype = parse_weight_dtype(dtype);
   if (options.format == train::Format::kNative && options.dtype.value_or(DType::kF32) != DType::kF32)
-    fail<ConfigError>("--dtype {}: native checkpoints hold fp32", dtype);
+    fail<ConfigError>("--dtype {}: native checkpoints hold fp32 (give --to hf or nvidia for fewer bits)", dtype);
   for (const auto& [name, version] : program_versions()) options.versions[name] = version;
 
   const train::ModelSource source = train::open_model(in);

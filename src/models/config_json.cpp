@@ -75,6 +75,8 @@ void ConfigJson::set(const char* key, const Value& value) {
       value);
 }
 
+void ConfigJson::remove(const char* key) { impl_->root.erase(key); }
+
 void ConfigJson::set_default(const char* key, const Value& value) {
   if (!impl_->root.contains(key)) set(key, value);
 }

@@ -37,6 +37,7 @@ class ConfigJson {
   };
   using Value = std::variant<std::nullptr_t, bool, int64_t, double, std::string, Raw>;
   void set(const char* key, const Value& value);
+  void remove(const char* key);
   /// Only when the key is absent.
   void set_default(const char* key, const Value& value);
   /// Indented, with a newline at the end.

@@ -6,6 +6,25 @@
 #include "models/config_json.h"
 
 namespace esm::models {
+namespace {
+
+// Weights alone: inputs stay as they are. The linear modules outside the encoder layers are those that are ignored.
+constexpr char kQuantizedLayers[] = R"({
+  "quant_method": "compressed-tensors",
+  "format": "float-quantized",
+  "quantization_status": "compressed",
+  "config_groups": {
+    "group_0": {
+      "targets": ["Linear"],
+      "weights": {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": true, "dynamic": false},
+      "input_activations": null,
+      "output_activations": null
+    }
+  },
+  "ignore": ["re:.*lm_head.*", "re:.*contact_head.*", "re:.*pooler.*"]
+})";
+
+}  // namespace
 
 ForeignLayout hf_layout(const Esm2Config& config) {
   const int64_t h = config.hidden, f = config.ffn_size();
@@ -72,7 +91,8 @@ Esm2Config hf_read_config(const std::string& json_text, const std::string& where
   return read_common(json);
 }
 
-std::string hf_write_config(const Esm2Config& config, std::string_view dtype, const std::string& source) {
+std::string hf_write_config(const Esm2Config& config, std::string_view dtype, Quantization quantization,
+                            const std::string& source) {
   ConfigJson json = write_common(config, dtype, source);
   json.set("model_type", std::string("esm"));
   json.set_default("architectures", ConfigJson::Raw{R"(["EsmForMaskedLM"])"});
@@ -81,6 +101,11 @@ std::string hf_write_config(const Esm2Config& config, std::string_view dtype, co
   json.set_default("esmfold_config", nullptr);
   json.set_default("tie_word_embeddings", true);
   json.set_default("use_cache", true);
+  switch (quantization) {
+    case Quantization::kNone: json.remove("quantization_config"); break;
+    case Quantization::kAsInSource: json.set_default("quantization_config", ConfigJson::Raw{kQuantizedLayers}); break;
+    case Quantization::kLayerMatrices: json.set("quantization_config", ConfigJson::Raw{kQuantizedLayers}); break;
+  }
   return json.dump();
 }
 

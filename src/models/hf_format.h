@@ -22,9 +22,14 @@ bool hf_is_passed_through(std::string_view name);
 /// ESM-2 or not supported (another vocabulary, learned positions, an embedding LayerNorm, ...), naming the key.
 Esm2Config hf_read_config(const std::string& json_text, const std::string& where);
 
-/// A config.json that transformers loads. `source`: the config.json that the weights came with, whose other keys are
-/// kept, or "".
-std::string hf_write_config(const Esm2Config& config, std::string_view dtype, const std::string& source);
+/// What config.json says of weights of 8 bits: nothing, what `source` says (else as the last), or that the matrices of
+/// the encoder layers are E4M3 codes with an FP32 factor each: compressed-tensors, format "float-quantized".
+enum class Quantization { kNone, kAsInSource, kLayerMatrices };
+
+/// A config.json that transformers loads. dtype: "F32", "F16" or "BF16", of the weights that are no codes. `source`:
+/// the config.json that the weights came with, whose other keys are kept, or "".
+std::string hf_write_config(const Esm2Config& config, std::string_view dtype, Quantization quantization,
+                            const std::string& source);
 
 /// vocab.txt, tokenizer_config.json, special_tokens_map.json: file name -> content.
 std::map<std::string, std::string> hf_tokenizer_files();

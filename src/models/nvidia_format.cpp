@@ -66,7 +66,7 @@ NvidiaConfig nvidia_read_config(const std::string& json_text, const std::string&
 }
 
 std::string nvidia_write_config(const Esm2Config& config, const NvidiaVariant& variant, std::string_view dtype,
-                                const std::string& source) {
+                                bool keep_quantization, const std::string& source) {
   ConfigJson json = write_common(config, dtype, source);
   json.set("model_type", std::string("nv_esm"));
   json.set("qkv_weight_interleaved", variant.interleaved_qkv);
@@ -90,6 +90,7 @@ std::string nvidia_write_config(const Esm2Config& config, const NvidiaVariant& v
   json.set_default("add_pooling_layer", false);
   json.set_default("layer_precision", nullptr);
   json.set_default("use_quantized_model_init", false);
+  if (!keep_quantization) json.remove("quantization_config");
   return json.dump();
 }
 

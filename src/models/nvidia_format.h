@@ -34,8 +34,8 @@ struct NvidiaConfig {
 /// Reads a config.json; as hf_read_config(). TransformerEngine's "gelu" is the tanh form.
 NvidiaConfig nvidia_read_config(const std::string& json_text, const std::string& where);
 
-/// `source`: as for hf_write_config().
+/// `source`: as for hf_write_config(). keep_quantization: whether its quantization_config is still true.
 std::string nvidia_write_config(const Esm2Config& config, const NvidiaVariant& variant, std::string_view dtype,
-                                const std::string& source);
+                                bool keep_quantization, const std::string& source);
 
 }  // namespace esm::models

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -8,11 +9,13 @@
 
 #include "base/check.h"
 #include "base/json_writer.h"
+#include "base/units.h"
 #include "checkpoint/file_system.h"
 #include "checkpoint/writer.h"
 #include "config/config.h"
 #include "models/hf_format.h"
 #include "models/nvidia_format.h"
+#include "train/fp8_weights.h"
 #include "train/model_io.h"
 #include "train/model_source.h"
 #include "train/tensor_rows.h"
@@ -158,27 +161,83 @@ void add_inv_freq(const ModelSource::Impl& impl, std::vector<TensorOut>& tensors
                        .make = [&impl] { return bytes_of(impl.rotary_frequencies()); }});
 }
 
+// Weights of 8 bits on their way out. Exponents are found once for all foreign tensors of a native one.
+struct Codes {
+  std::map<std::string, int> exponents;  // by native name
+  RoundingCount count;
+
+  int exponent_of(const ModelSource& source, const models::ForeignTensor& tensor) {
+    const auto it = exponents.find(tensor.native);
+    if (it != exponents.end()) return it->second;
+    return exponents[tensor.native] =
+               e4m3_exponent(source.read(tensor.native), fmt::format("{}: '{}'", source.path(), tensor.native));
+  }
+};
+
+// Codes and factor of one tensor.
+void add_codes(const ModelSource& source, const models::ForeignTensor& tensor, Codes& codes,
+               std::vector<TensorOut>& out) {
+  out.push_back({.name = tensor.name,
+                 .dtype = DType::kF8E4M3,
+                 .shape = tensor.shape,
+                 .bytes = {},
+                 .make = [&source, &tensor, &codes] {
+                   const int exponent = codes.exponent_of(source, tensor);
+                   return foreign_codes(tensor, exponent, source.read(tensor.native), codes.count);
+                 }});
+  out.push_back({.name = scale_name(tensor.name),
+                 .dtype = DType::kF32,
+                 .shape = {1},
+                 .bytes = {},
+                 .make = [&source, &tensor, &codes] {
+                   return bytes_of({std::ldexp(1.0f, -codes.exponent_of(source, tensor))});
+                 }});
+}
+
+void note_rounding(const Codes& codes, ExportResult& result) {
+  const RoundingCount& count = codes.count;
+  if (count.values == 0) return;
+  if (count.rounded == 0) {
+    result.notes.push_back(
+        fmt::format("the {} weights of 8 bits are exactly those of the source", with_thousands(count.values)));
+    return;
+  }
+  result.notes.push_back(
+      fmt::format("{} of {} weights were rounded to 8 bits (E4M3: 4 significant bits, one power of two for each "
+                  "matrix), {} of them to 0",
+                  with_thousands(count.rounded), with_thousands(count.values), with_thousands(count.zeroed)));
+}
+
 struct ForeignContent {
   std::vector<TensorOut> model;
   std::map<std::string, std::vector<TensorOut>> beside;  // by file
+  DType embedding_dtype = DType::kF32;
 };
 
-// Everything that goes into the folder; what cannot is named in result.left_out. `layout` must outlive the content.
-// origin: of an import from the format that is written, else null.
+// Everything that goes into the folder; what cannot is named in result.left_out. `layout` and `codes` must outlive the
+// content. origin: of an import from the format that is written, else null.
 ForeignContent foreign_content(const ModelSource& source, const models::ForeignLayout& layout, const Origin* origin,
-                               const ExportOptions& options, ExportResult& result) {
+                               const ExportOptions& options, Codes& codes, ExportResult& result) {
   const ModelSource::Impl& impl = source.impl();
-  const auto dtype_of = [&](const std::string& name) {
-    if (options.dtype.has_value() || origin == nullptr || !impl.config_yaml.empty()) return result.dtype;
-    const auto it = origin->dtypes.find(name);
-    return it == origin->dtypes.end() ? result.dtype : it->second;
+  const auto dtype_of = [&](const models::ForeignTensor& tensor) {
+    const bool as_imported = !options.dtype.has_value() && origin != nullptr && impl.config_yaml.empty();
+    DType dtype = result.dtype;
+    if (as_imported)
+      if (const auto it = origin->dtypes.find(tensor.name); it != origin->dtypes.end()) dtype = it->second;
+    const bool may_be_codes = as_imported ? may_have_8_bits(tensor) : is_layer_matrix(tensor);
+    return dtype == DType::kF8E4M3 && !may_be_codes ? DType::kF32 : dtype;
   };
   ForeignContent content;
   std::set<std::string> written;
   for (const models::ForeignTensor& tensor : layout.tensors) {
     if (!source.has(tensor.native) || (tensor.tied && (origin == nullptr || !origin->has_decoder))) continue;
     written.insert(tensor.native);
-    const DType dtype = dtype_of(tensor.name);
+    const DType dtype = dtype_of(tensor);
+    if (tensor.native == "embedding.weight") content.embedding_dtype = dtype;
+    if (dtype == DType::kF8E4M3) {
+      add_codes(source, tensor, codes, content.model);
+      continue;
+    }
     content.model.push_back(
         {.name = tensor.name, .dtype = dtype, .shape = tensor.shape, .bytes = {}, .make = [&source, &tensor, dtype] {
            return foreign_bytes(tensor, dtype, source.read(tensor.native));
@@ -218,12 +277,14 @@ void write_foreign(const ModelSource& source, const ModelSource::Impl& impl, con
       hf ? models::hf_layout(impl.config) : models::nvidia_layout(impl.config, variant);
   result.dtype = options.dtype.value_or(source.dtype());
 
-  ForeignContent content = foreign_content(source, layout, origin, options, result);
+  Codes codes;
+  ForeignContent content = foreign_content(source, layout, origin, options, codes, result);
   const bool wants_inv_freq = origin == nullptr || impl.config.inv_freq != models::InvFreq::kFp32;
   if (hf && wants_inv_freq && !has_inv_freq(content.model)) add_inv_freq(impl, content.model);
   note_differences(impl, hf, result);
   result.tensors = static_cast<int64_t>(content.model.size());
   write_shards(content.model, options.max_file_bytes, folder, result);
+  note_rounding(codes, result);
   for (const auto& [name, tensors] : content.beside) {
     result.bytes += checkpoint::write_safetensors(folder.files(), folder.file(name), tensors, {}).bytes;
     result.files.push_back(name);
@@ -231,8 +292,16 @@ void write_foreign(const ModelSource& source, const ModelSource::Impl& impl, con
 
   std::map<std::string, std::string> texts = models::hf_tokenizer_files();
   const std::string config_json = origin != nullptr ? origin->config_json : "";
-  texts["config.json"] = hf ? models::hf_write_config(impl.config, dtype_name(result.dtype), config_json)
-                            : models::nvidia_write_config(impl.config, variant, dtype_name(result.dtype), config_json);
+  const bool codes_written = result.dtype == DType::kF8E4M3;
+  const std::string_view dtype = dtype_name(codes_written ? content.embedding_dtype : result.dtype);
+  const bool as_imported = !options.dtype.has_value() && origin != nullptr;
+  const auto quantization = !codes_written ? models::Quantization::kNone
+                            : as_imported  ? models::Quantization::kAsInSource
+                                           : models::Quantization::kLayerMatrices;
+  texts["config.json"] =
+      hf ? models::hf_write_config(impl.config, dtype, quantization, config_json)
+         : models::nvidia_write_config(impl.config, variant, dtype, quantization == models::Quantization::kAsInSource,
+                                       config_json);
   for (const auto& [name, text] : texts) {
     checkpoint::write_text(folder.files(), folder.file(name), text);
     result.files.push_back(name);
@@ -243,8 +312,10 @@ void write_foreign(const ModelSource& source, const ModelSource::Impl& impl, con
 
 ExportResult export_model(const ModelSource& source, const ExportOptions& options) {
   const ModelSource::Impl& impl = source.impl();
-  ESM_CHECK(!options.dtype.has_value() || is_weight_dtype(*options.dtype), "{} is no type of weights",
-            dtype_name(*options.dtype));
+  const DType dtype = options.dtype.value_or(DType::kF32);
+  ESM_CHECK(is_weight_dtype(dtype) || dtype == DType::kF8E4M3, "{} is no type of weights", dtype_name(dtype));
+  ESM_CHECK(options.format != Format::kNative || dtype == DType::kF32, "native checkpoints hold F32, not {}",
+            dtype_name(dtype));
   ExportResult result;
   NewFolder folder(options.out, options.force);
   if (options.format == Format::kNative)

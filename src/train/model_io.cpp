@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "models/hf_format.h"
 #include "models/nvidia_format.h"
+#include "train/fp8_weights.h"
 #include "train/model_source.h"
 #include "train/tensor_rows.h"
 
@@ -91,9 +92,11 @@ models::InvFreq rule_of_inv_freq(const std::vector<float>& values, int64_t head_
 
 // --- foreign formats ---------------------------------------------------------------------------------------------
 
+// Factors of 8-bit weights belong to their weights and are no tensors of the model.
 std::vector<models::NamedShape> shapes_of(const checkpoint::SafetensorsSet& files) {
   std::vector<models::NamedShape> shapes;
-  for (const TensorRef* tensor : files.tensors()) shapes.push_back({tensor->name, tensor->shape});
+  for (const TensorRef* tensor : files.tensors())
+    if (!is_scale_name(tensor->name)) shapes.push_back({tensor->name, tensor->shape});
   return shapes;
 }
 
@@ -116,14 +119,15 @@ models::NvidiaVariant nvidia_variant(const checkpoint::SafetensorsSet& files, bo
   return variant;
 }
 
-// The commonest element type, and the tensors of others.
+// The commonest element type, or F8_E4M3 if a matrix has it, and the tensors of others.
 void note_dtypes(const models::LayoutMatch& match, const checkpoint::SafetensorsSet& files, Origin& origin) {
   std::map<DType, int64_t> elements;
   for (const auto& pair : match.pairs) {
     const TensorRef& tensor = *files.find(pair.source);
-    if (!is_weight_dtype(tensor.dtype))
-      fail<CheckpointError>("tensor '{}' is {}; weights of F32, F16 or BF16 are wanted", tensor.name,
-                            dtype_name(tensor.dtype));
+    const bool codes = tensor.dtype == DType::kF8E4M3 && may_have_8_bits(*pair.tensor);
+    if (!is_weight_dtype(tensor.dtype) && !codes)
+      fail<CheckpointError>("tensor '{}' is {}; weights of F32, F16 or BF16 are wanted, or F8_E4M3 for matrices",
+                            tensor.name, dtype_name(tensor.dtype));
     elements[tensor.dtype] += element_count(tensor.shape);
   }
   int64_t most = 0;
@@ -132,6 +136,7 @@ void note_dtypes(const models::LayoutMatch& match, const checkpoint::Safetensors
       most = count;
       origin.dtype = dtype;
     }
+  if (elements.contains(DType::kF8E4M3)) origin.dtype = DType::kF8E4M3;
   for (const auto& pair : match.pairs)
     if (const DType dtype = files.find(pair.source)->dtype; dtype != origin.dtype)
       origin.dtypes[pair.tensor->name] = dtype;
@@ -153,7 +158,7 @@ void check_copies(const models::LayoutMatch& match, ModelSource::Impl& impl, Ori
     } else if (pair.tensor->rows.kind == models::RowMap::Kind::kPadded && tensor.shape[0] > models::kVocabSize) {
       std::vector<float> native(
           static_cast<size_t>(element_count(tensor.shape) / tensor.shape[0] * models::kVocabSize));
-      copy_into_native(tensor, pair.tensor->rows, native);
+      copy_into_native(tensor, pair.tensor->rows, 1.0f, native);
       const std::vector<std::byte> again = foreign_bytes(*pair.tensor, tensor.dtype, native);
       if (std::memcmp(again.data(), tensor.bytes.data(), again.size()) != 0)
         impl.report.notes.push_back(
@@ -215,17 +220,26 @@ std::shared_ptr<ModelSource::Impl> open_foreign(const std::string& path, const s
     layout = models::hf_layout(impl->config);
   }
   impl->format = origin.format;
+  check_scales_have_weights(*impl->files);
   const models::LayoutMatch match = models::match_layout(
       layout, shapes_of(*impl->files), nvidia ? models::nvidia_canonical_name : models::hf_canonical_name,
       nvidia ? models::nvidia_is_passed_through : models::hf_is_passed_through, path);
   note_dtypes(match, *impl->files, origin);
   check_copies(match, *impl, origin);
-  for (const auto& pair : match.pairs)
-    if (!pair.tensor->tied)
-      impl->parts[pair.tensor->native].push_back({.tensor = impl->files->find(pair.source), .rows = pair.tensor->rows});
-  for (const std::string& name : match.passed_through)
-    impl->passthrough.push_back(passed_through(*impl->files->find(name)));
   impl->report.used = static_cast<int64_t>(match.pairs.size());
+  for (const auto& pair : match.pairs) {
+    if (pair.tensor->tied) continue;
+    const TensorRef* tensor = impl->files->find(pair.source);
+    const bool codes = tensor->dtype == DType::kF8E4M3;
+    const float factor = codes ? read_scale(*impl->files, *tensor) : 1.0f;
+    impl->parts[pair.tensor->native].push_back({.tensor = tensor, .rows = pair.tensor->rows, .factor = factor});
+    impl->report.used += codes;
+  }
+  for (const std::string& name : match.passed_through) {
+    impl->passthrough.push_back(passed_through(*impl->files->find(name)));
+    if (const TensorRef* scale = impl->files->find(scale_name(name)))
+      impl->passthrough.push_back(passed_through(*scale));
+  }
   impl->report.passed_through = match.passed_through;
   find_inv_freq(*impl);
   read_side_files(*impl, origin);
@@ -363,7 +377,8 @@ void ModelSource::copy_to(std::string_view name, std::span<float> out) const {
     if (tensor.name != name) continue;
     ESM_CHECK(static_cast<int64_t>(out.size()) == element_count(tensor.shape), "'{}' has {} elements, not {}", name,
               element_count(tensor.shape), out.size());
-    for (const Impl::Part& part : impl_->parts.find(name)->second) copy_into_native(*part.tensor, part.rows, out);
+    for (const Impl::Part& part : impl_->parts.find(name)->second)
+      copy_into_native(*part.tensor, part.rows, part.factor, out);
     return;
   }
   fail<CheckpointError>("{}: there is no tensor '{}'", impl_->path, name);

@@ -43,7 +43,7 @@ class ModelSource {
   const std::string& path() const;
   const models::Esm2Config& config() const;
   int64_t step() const;  // 0 for foreign formats
-  /// Element type of the source's weights (the commonest, where they are mixed).
+  /// Element type of the source's weights: the commonest where they are mixed, F8_E4M3 if matrices have it.
   DType dtype() const;
 
   /// Every parameter of the model, in model order; contact.weight [1, layers * heads] and contact.bias [1] come last if
@@ -77,15 +77,16 @@ class ModelSource {
 /// one, else the newest complete one) or its checkpoints folder; a folder with config.json and safetensors files in
 /// Hugging Face or NVIDIA naming; a single .safetensors file with config.json beside it. All of the source is checked
 /// (our own files by hash). Throws CheckpointError: missing or unexpected tensors by name, first differing shape, an
-/// untied decoder, a model that is not ESM-2.
+/// untied decoder, a model that is not ESM-2, an 8-bit weight without a sound factor.
 /// verify: kSizes for a checkpoint of ours whose content was verified a moment ago.
 ModelSource open_model(const std::string& path, checkpoint::Verify verify = checkpoint::Verify::kContent);
 
 struct ExportOptions {
   Format format = Format::kHf;
   std::string out;  // folder to make
-  /// Element type of the weights. Default: that of the source for weights that are exactly a conversion of it, FP32 for
-  /// anything trained here.
+  /// Element type of the weights: F32, F16, BF16, or F8_E4M3 for the matrices of the encoder layers
+  /// (train/fp8_weights.h; all else is F32 then). Default: that of the source for weights that are exactly a conversion
+  /// of it, FP32 for anything trained here. Native checkpoints are F32.
   std::optional<DType> dtype;
   bool force = false;  // replace an existing folder
   int64_t max_file_bytes = int64_t{5} << 30;
@@ -101,7 +102,8 @@ struct ExportResult {
   std::vector<std::string> notes;
 };
 
-/// Writes the folder `out` under a temporary name and renames it. Throws CheckpointError.
+/// Writes the folder `out` under a temporary name and renames it. Throws CheckpointError (values that are not finite
+/// have no 8 bits).
 ExportResult export_model(const ModelSource& source, const ExportOptions& options);
 
 }  // namespace esm::train

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/json_writer.h"
 #include "train/model_source.h"
+#include "train/tensor_rows.h"
 
 namespace esm::train {
 using Json = nlohmann::ordered_json;
@@ -33,7 +34,7 @@ std::string origin_text(const Origin& origin) {
 Origin parse_origin(const std::string& json_text, const std::string& where) {
   const auto parse_type = [&](const std::string& name) {
     DType dtype{};
-    if (!parse_dtype(name, dtype) || (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16))
+    if (!parse_dtype(name, dtype) || (!is_weight_dtype(dtype) && dtype != DType::kF8E4M3))
       fail<CheckpointError>("{}: origin: '{}' is no element type of weights", where, name);
     return dtype;
   };

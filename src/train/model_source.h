@@ -16,7 +16,7 @@ namespace esm::train {
 /// the same set of tensors.
 struct Origin {
   Format format = Format::kHf;
-  DType dtype = DType::kF32;                      // of the weights
+  DType dtype = DType::kF32;                      // of the weights; F8_E4M3 if any matrix is
   std::map<std::string, DType> dtypes;            // of the foreign tensors that differ from it
   bool has_decoder = false;                       // a second copy of the embedding was stored as the decoder
   models::NvidiaVariant variant;                  // NVIDIA formats
@@ -35,6 +35,7 @@ struct ModelSource::Impl {
   struct Part {
     const checkpoint::TensorRef* tensor = nullptr;
     models::RowMap rows;
+    float factor = 1;  // on the codes of F8_E4M3
   };
 
   Format format = Format::kNative;

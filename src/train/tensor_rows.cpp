@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "kernels/fp8_math.h"
 
 namespace esm::train {
 using checkpoint::element_count;
@@ -44,8 +45,12 @@ bool is_weight_dtype(DType dtype) { return dtype == DType::kF32 || dtype == DTyp
 void to_floats(std::span<const std::byte> bytes, DType dtype, std::span<float> out) {
   ESM_CHECK(bytes.size() == out.size() * static_cast<size_t>(size_of(dtype)), "{} bytes for {} values", bytes.size(),
             out.size());
-  ESM_CHECK(is_weight_dtype(dtype), "{} is no type of weights", dtype_name(dtype));
+  ESM_CHECK(is_weight_dtype(dtype) || dtype == DType::kF8E4M3, "{} is no type of weights", dtype_name(dtype));
   if (out.empty()) return;
+  if (dtype == DType::kF8E4M3) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = kernels::decode_e4m3(std::to_integer<uint32_t>(bytes[i]));
+    return;
+  }
   if (dtype == DType::kF32)
     std::memcpy(out.data(), bytes.data(), bytes.size());
   else if (dtype == DType::kF16)
@@ -54,15 +59,18 @@ void to_floats(std::span<const std::byte> bytes, DType dtype, std::span<float> o
     widen<uint16_t, float_from_bf16>(bytes, out);
 }
 
-void copy_into_native(const checkpoint::TensorRef& source, const models::RowMap& rows, std::span<float> native) {
+void copy_into_native(const checkpoint::TensorRef& source, const models::RowMap& rows, float factor,
+                      std::span<float> native) {
   const int64_t n_rows = source.shape.at(0);
   const auto row_bytes = source.bytes.size() / static_cast<size_t>(n_rows);
   const size_t row_size = row_bytes / static_cast<size_t>(size_of(source.dtype));
   for (int64_t row = 0; row < n_rows; ++row) {
     const int64_t target = rows.native_row(row, n_rows);
     if (target < 0) continue;
-    to_floats(source.bytes.subspan(static_cast<size_t>(row) * row_bytes, row_bytes), source.dtype,
-              native.subspan(static_cast<size_t>(target) * row_size, row_size));
+    const std::span<float> out = native.subspan(static_cast<size_t>(target) * row_size, row_size);
+    to_floats(source.bytes.subspan(static_cast<size_t>(row) * row_bytes, row_bytes), source.dtype, out);
+    if (factor != 1.0f)
+      for (float& value : out) value *= factor;
   }
 }
 
@@ -79,6 +87,20 @@ std::vector<std::byte> foreign_bytes(const models::ForeignTensor& tensor, DType 
     from_floats(values, dtype, bytes.data() + static_cast<size_t>(row) * row_bytes);
   }
   return bytes;
+}
+
+std::vector<std::byte> foreign_codes(const models::ForeignTensor& tensor, int exponent, std::span<const float> native,
+                                     RoundingCount& count) {
+  const int64_t n_rows = tensor.shape.at(0);
+  const auto row_size = static_cast<size_t>(element_count(tensor.shape) / n_rows);
+  std::vector<std::byte> codes(static_cast<size_t>(n_rows) * row_size);
+  for (int64_t row = 0; row < n_rows; ++row) {
+    const int64_t from = tensor.rows.native_row(row, n_rows);
+    ESM_CHECK(from >= 0, "'{}' has padding rows", tensor.name);
+    encode_e4m3(native.subspan(static_cast<size_t>(from) * row_size, row_size), exponent,
+                codes.data() + static_cast<size_t>(row) * row_size, count);
+  }
+  return codes;
 }
 
 }  // namespace esm::train
