@@ -59,11 +59,12 @@ int e4m3_exponent(std::span<const float> values, std::string_view where) {
   uint32_t largest = 0;
   for (const float value : values) largest = std::max(largest, kernels::amax_bits(value));
   const float amax = kernels::float_of(largest);
-  if (!kernels::is_finite_amax(amax))
-    fail<CheckpointError>("{} holds NaN or infinity, which cannot be exported in 8 bits", where);
-  const int k = kernels::scale_exponent(amax, kernels::kMaxE4M3, 0);
-  const float scale = kernels::power_of_two(k);
+  const bool finite = kernels::is_finite_amax(amax);
+  const float scale = kernels::power_of_two(finite ? kernels::scale_exponent(amax, kernels::kMaxE4M3, 0) : 0);
   const float rounded = kernels::from_e4m3(kernels::encode_e4m3(amax * scale)) * kernels::inverse_power(scale);
+  // The last values of FP32 would be rounded up to 2^128.
+  if (!finite || !std::isfinite(rounded))
+    fail<CheckpointError>("{} holds NaN, infinity or values above 3.2e38: it cannot be exported in 8 bits", where);
   return kernels::scale_exponent(rounded, kernels::kMaxE4M3, 0);
 }
 

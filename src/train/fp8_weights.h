@@ -33,7 +33,8 @@ void check_scales_have_weights(const checkpoint::SafetensorsSet& files);
 /// The k with codes = encode(values * 2^k) for a whole native tensor (q, k and v share one): that of
 /// kernels::scale_exponent() for the largest magnitude as it will be after rounding. Since largest magnitudes just
 /// above 224 become 224, which has a larger k, taking it before rounding would let a second export choose other codes.
-/// Throws CheckpointError beginning with `where` if a value is not finite.
+/// Throws CheckpointError beginning with `where` if a value is not finite, before or after
+/// rounding.
 int e4m3_exponent(std::span<const float> values, std::string_view where);
 
 struct RoundingCount {
