@@ -1,6 +1,8 @@
 // A run that is stopped, killed or resumed equals the run that was left alone: every loss and every tensor, bit for
 // bit.
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
 
 #include "support/catch.h"
 #include "tests/cli/training.h"
@@ -11,6 +13,12 @@ using namespace esm::test;
 namespace {
 
 constexpr int kSteps = 12;
+
+/// fp8.jsonl, which holds no wall-clock figures; empty where there is none.
+std::string statistics(const ScratchFolder& folder) {
+  const std::string path = folder.path() + "/run/fp8.jsonl";
+  return std::filesystem::exists(path) ? read_text_file(path) : "";
+}
 
 // A straight run against one that is cut at `cut` steps and resumed; both with `flags`.
 void check_resume(const std::vector<std::string>& flags, int cut) {
@@ -32,6 +40,7 @@ void check_resume(const std::vector<std::string>& flags, int cut) {
   CHECK(straight == resumed);
   CHECK(straight.size() == kSteps + kSteps / 4);
   CHECK(tensor_hashes(a.path() + "/run", kSteps) == tensor_hashes(b.path() + "/run", kSteps));
+  CHECK(statistics(a) == statistics(b));
 }
 
 }  // namespace
@@ -46,6 +55,46 @@ TEST_CASE("resume equals the straight run bit for bit") {
   check_resume({"--optimizer.moments=bf16"}, 6);
   check_resume({"--precision=bf16", "--optimizer.master=bf16_remainder", "--optimizer.moments=bf16"}, 5);
   check_resume({"--precision=bf16", "--optimizer.master=bf16", "--optimizer.moments=fp8"}, 7);
+}
+
+TEST_CASE("resume with quantized products equals the straight run bit for bit, statistics too") {
+  const auto check = [](std::vector<std::string> flags, int cut) {
+    flags.insert(flags.end(), {"--model.layers=2", "--fp8.statistics_every_steps=3"});
+    check_resume(flags, cut);
+  };
+  check({"--precision=fp8_delayed"}, 5);
+  // The window of the history goes round before and after the cut.
+  check({"--precision=fp8_delayed", "--fp8.history_steps=3", "--train.micro_batches=2"}, 7);
+  check({"--precision=fp8_delayed", "--fp8.amax_choice=most_recent", "--fp8.margin=1", "--train.recompute=full"}, 8);
+  check({"--precision=fp8_current"}, 6);
+  check({"--precision=fp8_delayed", "--layer_precision={bf16: 1}"}, 5);
+  check({"--precision=bf16", "--layer_precision={fp8_delayed: 1, fp8_current: 2}", "--train.micro_batches=2"}, 7);
+  check({"--precision=nvfp4", "--layer_precision={fp8_block: 1}"}, 4);
+  check({"--precision=fp8_delayed", "--optimizer.master=bf16", "--optimizer.moments=fp8"}, 7);
+}
+
+TEST_CASE("a signal under FP8: histories and statistics go on where they were") {
+  const std::vector<std::string> flags{"--train.max_steps=100",   "--model.layers=2",
+                                       "--precision=fp8_delayed", "--fp8.statistics_every_steps=3",
+                                       "--run.log_every_steps=1", "--resume=auto"};
+  const ScratchFolder a("esm-straight"), b("esm-stopped");
+  REQUIRE(run(train_command(tiny_config(a.path()), flags), in_repository()).exit_code == 0);
+  const auto command = train_command(tiny_config(b.path()), flags);
+  Process process(command, in_repository());
+  REQUIRE(process.wait_for("step 7/100", 60));
+  process.send(SIGTERM);
+  const Finished stopped = process.wait();
+  INFO(stopped.all());
+  CHECK(stopped.exit_code == 75);
+  const Finished resumed = run(command, in_repository());
+  INFO(resumed.all());
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.err.find("measures them") == std::string::npos);
+  CHECK(metric_rows(a.path() + "/run") == metric_rows(b.path() + "/run"));
+  CHECK(tensor_hashes(a.path() + "/run", 100) == tensor_hashes(b.path() + "/run", 100));
+  const std::string rows = statistics(a);
+  CHECK(std::count(rows.begin(), rows.end(), '\n') == 33);
+  CHECK(rows == statistics(b));
 }
 
 TEST_CASE("results do not depend on loader threads, recompute, or on YAML against flags") {
