@@ -192,6 +192,7 @@ struct Esm2::Impl {
       layers[l].backward(ws, pack, rotary, some, kept, dx, l > 0 ? &layers[l - 1] : nullptr, weights);
     }
     embedding->backward(ws, pack, factors.narrow(0, 0, pack.tokens), dx);
+    scales.end_micro_batch();
   }
 
   Esm2Config config;

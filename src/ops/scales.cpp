@@ -27,13 +27,11 @@ void Scales::allocate() {
   if (!delayed) history_steps_ = 1;
   history_ = at::zeros({size(), history_steps_}, floats);
   pending_ = at::zeros({size()}, floats);
+  amax_ = at::zeros({size()}, floats);
   scale_ = at::zeros({size()}, floats);
   inverse_ = at::zeros({size(), kernels::kInverseStride}, floats);
   nonfinite_ = at::zeros({size()}, options(context_, at::kInt));
   closed_ = at::zeros({1}, options(context_, at::kLong));
-  const at::Tensor mask = at::zeros({size()}, at::kBool);
-  for (int64_t i = 0; i < size(); ++i) static_cast<bool*>(mask.data_ptr())[i] = current_[static_cast<size_t>(i)];
-  if (std::find(current_.begin(), current_.end(), true) != current_.end()) current_mask_ = mask.to(device_of(context_));
   if (!context_.on_cuda()) return;
   const at::Tensor rules = at::empty({static_cast<int64_t>(rules_.size() * sizeof(kernels::DelayedRule))}, at::kByte);
   std::memcpy(rules.data_ptr(), rules_.data(), rules.nbytes());
@@ -52,17 +50,19 @@ kernels::AmaxTables Scales::tables() const {
           .closed = static_cast<int64_t*>(closed_.data_ptr())};
 }
 
-void Scales::begin_micro_batch(Pass pass) {
-  recording_ = pass == Pass::kTraining;
-  if (size() == 0) return;
-  if (!recording_ && measuring())
-    pending_.zero_();
-  else if (current_mask_.defined())
-    pending_.masked_fill_(current_mask_, 0);
+void Scales::begin_step() {
+  if (size() > 0) pending_.zero_();
 }
 
-void Scales::begin_step() {
-  if (size() > 0 && measuring()) pending_.zero_();  // what an evaluation has left
+void Scales::begin_micro_batch(Pass pass) {
+  recording_ = pass == Pass::kTraining;
+  if (size() > 0) amax_.zero_();
+}
+
+void Scales::end_micro_batch() {
+  ESM_CHECK(recording_, "an evaluation has no part in a step");
+  if (size() == 0) return;
+  pending_.view(at::kInt).clamp_min_(amax_.view(at::kInt));  // a maximum of the bits, so that NaN stays
 }
 
 void Scales::close_step() {
@@ -79,7 +79,7 @@ TensorScale Scales::at(int64_t index) const {
   const bool measure = current_[i] || measuring();
   return {.scale = scale_.narrow(0, index, 1),
           .inverse = inverse_.select(0, index).narrow(0, 0, 1),
-          .amax = measure || recording_ ? pending_.narrow(0, index, 1) : at::Tensor(),
+          .amax = measure || recording_ ? amax_.narrow(0, index, 1) : at::Tensor(),
           .measure = measure,
           .greatest = rules_[i].greatest,
           .margin = rules_[i].margin};
@@ -102,7 +102,7 @@ void Scales::state_restored() {
 
 MemoryPart Scales::memory() const {
   MemoryPart part{.name = "scales"};
-  for (const at::Tensor& x : {history_, pending_, scale_, inverse_, nonfinite_}) part.add(x);
+  for (const at::Tensor& x : {history_, pending_, amax_, scale_, inverse_, nonfinite_}) part.add(x);
   return part;
 }
 

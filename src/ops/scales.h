@@ -23,10 +23,12 @@ class Scales {
   const std::vector<std::string>& names() const { return names_; }
 
   enum class Pass { kTraining, kEvaluation };
-  /// Queues what has to happen before a micro-batch; at() then goes by `pass`.
-  void begin_micro_batch(Pass pass);
   /// Queues what has to happen before the micro-batches of a step.
   void begin_step();
+  /// Queues what has to happen before a micro-batch; at() then goes by `pass`.
+  void begin_micro_batch(Pass pass);
+  /// Queues the end of a micro-batch of training: its amax values enter pending().
+  void end_micro_batch();
   /// Queues the end of a step: its amax values enter the histories, which give the next scales.
   void close_step();
   /// Whether delayed scales are measured for want of a history: other work, so a key of recorded work.
@@ -36,7 +38,8 @@ class Scales {
 
   /// [size()] int32, where the model works: amax values that were not finite, so far.
   const at::Tensor& nonfinite() const { return nonfinite_; }
-  /// [size()] FP32: amax of the step so far. Ranks must agree on it (a maximum of the bits) before close_step().
+  /// [size()] FP32: amax of the micro-batches of the step that have ended. Ranks must agree on it (a maximum of the
+  /// bits) before close_step().
   const at::Tensor& pending() const { return pending_; }
   const at::Tensor& scale() const { return scale_; }
 
@@ -56,7 +59,8 @@ class Scales {
   std::vector<kernels::DelayedRule> rules_;
   std::vector<bool> current_;
   at::Tensor history_, pending_, scale_, inverse_, nonfinite_, closed_;
-  at::Tensor device_rules_, arrived_, current_mask_;  // the mask is undefined without scales of the moment
+  at::Tensor amax_;  // of the micro-batch; each has its own, so that scales of the moment are those of a tensor alone
+  at::Tensor device_rules_, arrived_;
   int64_t closed_steps_ = 0;
   bool recording_ = true;
 };

@@ -195,10 +195,10 @@ void Trainer::finish_oldest() {
   last_done_ = std::chrono::steady_clock::now();
   row.skipped = outcome.skipped;
   state_.step_seconds += row.seconds;
+  report(outcome);  // first: count() may be the end of the run
   count(outcome);
   metrics_->append(row);
   progress_->step(row);
-  report(outcome);
 }
 
 // What a user should hear about the numbers of a step.
@@ -208,10 +208,10 @@ void Trainer::report(const StepOutcome& outcome) {
   if (!seen.nonfinite.empty())
     log::warn("step {}: amax not finite, the last finite scale is kept: {}", outcome.step,
               fmt::join(seen.nonfinite, ", "));
+  if (outcome.skipped) return;  // its gradient says nothing
   const precision::Fp8Section& band = config_.fp8;
-  const bool outside =
-      !outcome.skipped && ((band.grad_norm_low.has_value() && outcome.grad_norm < *band.grad_norm_low) ||
-                           (band.grad_norm_high.has_value() && outcome.grad_norm > *band.grad_norm_high));
+  const bool outside = (band.grad_norm_low.has_value() && outcome.grad_norm < *band.grad_norm_low) ||
+                       (band.grad_norm_high.has_value() && outcome.grad_norm > *band.grad_norm_high);
   if (outside && !outside_band_)
     log::warn("step {}: the gradient norm {:.4g} has left the band of fp8.grad_norm_low and fp8.grad_norm_high",
               outcome.step, outcome.grad_norm);
