@@ -29,6 +29,7 @@ void line(const char* name, const std::string& value) { std::printf("%-22s %s\n"
 void print_result(const train::BenchStepResult& r) {
   line("deterministic", r.deterministic ? "yes" : "no");
   line("attention", r.attention);
+  for (const std::string& products : r.products) line("products", products);
   line("step", fmt::format("{:.2f} ms (fastest {:.2f}, slowest {:.2f})", r.median_ms, r.fastest_ms, r.slowest_ms));
   line("tokens a step",
        fmt::format("{} real, {} slots", with_thousands(r.real_tokens), with_thousands(r.padded_tokens)));

@@ -115,6 +115,7 @@ BenchStepResult measure(const RunConfig& given, const BenchStepOptions& options)
       *model, [&](data::Batch& batch) { batch = batches[next++ % kBatches]; }, optimizer, queue, *comm, config};
 
   BenchStepResult result;
+  result.products = precision::describe_plan(model->products());
   result.deterministic = config.deterministic || !context.on_cuda();
   result.attention = kernels.attention.has_value() ? ops::attention_kind_name(*kernels.attention) : "cpu";
   std::vector<double> times;

@@ -21,6 +21,7 @@ struct BenchStepOptions {
 struct BenchStepResult {
   bool deterministic = false;                            // the same bits from run to run
   std::string attention;                                 // backend; "cpu"
+  std::vector<std::string> products;                     // what they work in, a line each
   double median_ms = 0, fastest_ms = 0, slowest_ms = 0;  // wall time of a step, micro-batches and optimizer included
   int64_t real_tokens = 0, padded_tokens = 0;            // of a step
   double effective_seqlen = 0;                           // sum(l^2) / sum(l) of the sequences
