@@ -59,10 +59,11 @@ int cmd_eval(int argc, char** argv) {
   // Nor is there an optimizer, whose format of weights might not go with another precision.
   overrides.insert(overrides.begin(), {.key = "optimizer.master", .value = "fp32", .written = "eval"});
   config::Loaded loaded;
-  if (source.format() == train::Format::kNative) {
+  const bool native = source.format() == train::Format::kNative;
+  const std::string run_yaml = native ? checkpoint::read_manifest(source.path()).config_yaml : "";
+  if (!run_yaml.empty()) {
     // The checkpoint says how its run masked and packed; settings on the command line come on top.
-    const auto manifest = checkpoint::read_manifest(source.path());
-    loaded = config::load_text(config, manifest.config_yaml, source.path() + "/manifest.json (config)", overrides);
+    loaded = config::load_text(config, run_yaml, source.path() + "/manifest.json (config)", overrides);
   } else {
     // Settings by layer are checked against the model.
     overrides.insert(
