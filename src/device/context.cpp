@@ -23,6 +23,7 @@ device::StreamHandle Context::stream() const { return cuda ? cuda->stream.get() 
 Context make_cuda_context(int index, int threads, const device::GemmOptions& gemm) {
   return {.device = DeviceKind::kCuda,
           .device_index = index,
+          .compute_capability = device::properties(index).compute_capability,
           .threads = threads,
           .cuda = std::make_shared<device::CudaQueue>(index, gemm)};
 }

@@ -17,6 +17,7 @@ enum class DeviceKind { kCpu, kCuda };
 struct Context {
   DeviceKind device = DeviceKind::kCpu;
   int device_index = 0;                          // CUDA ordinal; 0 on the CPU
+  int compute_capability = 0;                    // CUDA: 90 for 9.0
   int threads = 1;                               // CPU threads of tensor operations
   std::shared_ptr<device::CudaQueue> cuda = {};  // exactly with kCuda, but for a sketch: make_cuda_context()
   /// For plans: what is made has sizes and no memory (ATen's meta tensors), and no device is needed. It computes

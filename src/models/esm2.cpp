@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/narrow.h"
-#include "device/properties.h"
 #include "models/batch_stage.h"
 #include "nn/encoder_layer.h"
 #include "nn/lm_head.h"
@@ -29,12 +28,6 @@ ops::Gelu gelu_form(Activation activation) {
     case Activation::kGeluTanh: return ops::Gelu::kTanh;
   }
   fail<InternalError>("no such activation");
-}
-
-/// Of a sketch: as of a card for FP8 that this program knows.
-int capability_of(const Context& context) {
-  if (!context.on_cuda()) return 0;
-  return context.sketch ? 90 : device::properties(context.device_index).compute_capability;
 }
 
 std::vector<float> choose_inv_freq(const Esm2Config& config, const ModelOptions& options) {
@@ -243,7 +236,6 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
   const int64_t tokens = options.tokens_per_batch;
   const at::ScalarType dtype = activation_type(options.precision);
   const at::TensorOptions own = ops::options(context, dtype);
-  const int capability = capability_of(context);
   embedding.emplace(*storages.front(), embedding_shape(context, config));
   for (int64_t l = 0; l < config.layers; ++l)
     layers.emplace_back(layer_storage(l), shape, l,
@@ -253,7 +245,7 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
                                      .amax_choice = options.delay.choice,
                                      .margin = options.delay.margin,
                                      .tokens = tokens,
-                                     .capability = capability});
+                                     .capability = context.compute_capability});
   scales.allocate();
   counts.allocate();
   head.emplace(context, *storages.back(), *storages.front(), head_shape(context, config), head_chunk_rows(tokens),
@@ -424,12 +416,11 @@ std::vector<precision::PlannedLinear> Esm2::products() const {
   const Impl& m = *impl_;
   std::vector<precision::PlannedLinear> result;
   for (int64_t l = 0; l < m.config.layers; ++l)
-    for (const auto& [name, linear] : m.layers[static_cast<size_t>(l)].linears())
-      result.push_back({.layer = l + 1, .name = name, .recipe = m.recipe_of(l), .formats = linear->formats()});
-  const precision::Precision plain =
-      m.options.precision == precision::Precision::kFp32 ? precision::Precision::kFp32 : precision::Precision::kBf16;
-  result.push_back(
-      {.name = "head", .recipe = plain, .formats = precision::resolve(precision::find_recipe(plain), 0, 0, 0, 0)});
+    for (precision::PlannedLinear& linear : m.layers[static_cast<size_t>(l)].products(m.recipe_of(l))) {
+      linear.layer = l + 1;
+      result.push_back(std::move(linear));
+    }
+  result.push_back(m.head->products());
   return result;
 }
 

@@ -9,7 +9,7 @@
 #include "models/contacts.h"
 #include "models/esm2_config.h"
 #include "models/model.h"
-#include "precision/describe_plan.h"
+#include "nn/encoder_layer.h"
 
 namespace esm::models {
 

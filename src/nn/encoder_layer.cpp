@@ -151,6 +151,13 @@ void EncoderLayer::restore(ops::Workspace& ws, const ops::Pack& pack, const ops:
   }
 }
 
+std::vector<precision::PlannedLinear> EncoderLayer::products(precision::Precision recipe) const {
+  std::vector<precision::PlannedLinear> result;
+  for (const auto& [name, linear] : linears())
+    result.push_back({.name = name, .recipe = recipe, .formats = linear->formats()});
+  return result;
+}
+
 void EncoderLayer::quantize_weights(ops::Workspace& ws) const {
   for (const auto& [name, linear] : linears()) linear->quantize_weight(ws);
 }

@@ -14,6 +14,7 @@
 #include "ops/attention.h"
 #include "ops/gelu.h"
 #include "ops/rotary.h"
+#include "precision/describe_plan.h"
 
 namespace esm::nn {
 
@@ -89,6 +90,9 @@ class EncoderLayer {
 
   /// Of the bias of W_2, [D] FP32: += column sums of the gradient of x_out.
   const at::Tensor& output_bias_gradient() const { return fc2_.bias_gradient(); }
+
+  /// What the linear layers work in, for the log; recipe: what was asked for.
+  std::vector<precision::PlannedLinear> products(precision::Precision recipe) const;
 
   /// The linear layers by name, in the order of forward.
   std::array<std::pair<const char*, const Linear*>, 4> linears() const {

@@ -165,6 +165,14 @@ void LmHead::expect(ops::Workspace& ws) const {
   ops::expect_cross_entropy(ws, chunk_rows_, decoder_.size(0));
 }
 
+precision::PlannedLinear LmHead::products() const {
+  const auto recipe = decoder_.scalar_type() == at::kFloat ? precision::Precision::kFp32 : precision::Precision::kBf16;
+  return {.name = "head",
+          .recipe = recipe,
+          .formats = precision::resolve(precision::find_recipe(recipe), decoder_.size(0), decoder_.size(1), chunk_rows_,
+                                        /*capability=*/0)};
+}
+
 ops::MemoryPart LmHead::memory() const {
   ops::MemoryPart part{.name = "head"};
   for (const at::Tensor& x :

@@ -3,6 +3,7 @@
 #pragma once
 #include "nn/layers.h"
 #include "ops/cross_entropy.h"
+#include "precision/describe_plan.h"
 
 namespace esm::nn {
 
@@ -44,6 +45,8 @@ class LmHead {
   /// Announces to `ws` what the head will ask for.
   void expect(ops::Workspace& ws) const;
   ops::MemoryPart memory() const;
+  /// For the log: FP32 or BF16, whatever the layers do.
+  precision::PlannedLinear products() const;
 
  private:
   /// Buffers of one chunk of N rows; y and z are the outputs of the two LayerNorms.

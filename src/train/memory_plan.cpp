@@ -82,6 +82,7 @@ void add_device_parts(const RunConfig& config, std::vector<ops::MemoryPart>& par
 /// `optimizer`: whether there is one.
 MemoryPlan plan_of(const RunConfig& given, const PlanPlace& place, Use use, bool optimizer) {
   const Context context{.device = place.cuda ? DeviceKind::kCuda : DeviceKind::kCpu,
+                        .compute_capability = place.cuda ? place.compute_capability : 0,
                         .threads = narrow<int>(place.threads),
                         .sketch = true};
   // Rotary frequencies of a file: their number is all that matters here.

@@ -21,7 +21,7 @@ void reduce(dist::Comm& comm, models::Model& model, StepOutcome& known) {
   known.padded_tokens = counts[1];
   comm.all_reduce(bytes_of(model.loss_sums()), DType::kF64, dist::ReduceOp::kSum);
   if (ops::Scales* scales = model.scales(); scales != nullptr)
-    comm.all_reduce(bytes_of(scales->pending()), DType::kF32, dist::ReduceOp::kMax);
+    comm.all_reduce(bytes_of(scales->pending()), DType::kI32, dist::ReduceOp::kMax);  // by the bits: NaN stays
   for (nn::UnitStorage* unit : model.units())
     comm.all_reduce(bytes_of(unit->flat(nn::Role::kGrad)), DType::kF32, dist::ReduceOp::kSum);
 }
