@@ -48,10 +48,8 @@ void embedding(KernelBench& x, const Pack& pack) {
   const device::DeviceBuffer cu = x.upload(pack.cu), tokens = x.upload(pack.tokens), is_dummy = x.upload(pack.is_dummy),
                              positions = x.zeros(4 * rows), factors = x.zeros(4 * rows);
   const std::string sizes = fmt::format("{} tokens, {} segments", rows, pack.segments);
-  const kernels::PackGeometryArgs geometry{.tokens = rows,
-                                           .segments = pack.segments,
-                                           .cu_seqlens = cu.as<int32_t>(),
-                                           .positions = positions.as<int32_t>()};
+  const kernels::PackGeometryArgs geometry{
+      .tokens = rows, .segments = pack.segments, .cu_seqlens = cu.as<int32_t>(), .positions = positions.as<int32_t>()};
   x.add("pack_geometry " + sizes, 4 * r, [=](cudaStream_t stream) { return launch(geometry, stream); });
   const kernels::EmbeddingFactorsArgs factor_args{.segments = pack.segments,
                                                   .cu_seqlens = cu.as<int32_t>(),
