@@ -45,7 +45,7 @@ int cmd_eval(int argc, char** argv) {
   args.positional(checkpoint, "CHECKPOINT",
                   "A run folder (its best checkpoint), a checkpoint of ours, or a Hugging Face or "
                   "NVIDIA folder.")
-      .option(files, "--data", "FILE", "FASTA files, patterns or shards; given several times: one set.",
+      .option(files, "--data", "FILE", "FASTA, CSV or TSV files, patterns or shards; given several times: one set.",
               Args::kRequired)
       .flag(json, "--json", "Print one JSON object on standard output.")
       .settings<train::RunConfig>(overrides)

@@ -23,7 +23,7 @@ constexpr std::string_view kSummary =
 constexpr std::array kCommands{
     Subcommand{"train", "train a model from a config, or resume it", cmd_train},
     Subcommand{"eval", "loss, perplexity and accuracy of a checkpoint on a data set", cmd_eval},
-    Subcommand{"data", "turn FASTA files into shards of tokens", cmd_data},
+    Subcommand{"data", "turn sequence files into shards of tokens, and look into them", cmd_data},
     Subcommand{"convert", "convert checkpoints: Hugging Face, NVIDIA, native", cmd_convert},
     Subcommand{"plan", "predict memory, arithmetic and disk of a run", cmd_plan},
     Subcommand{"bench", "measure the speed of the training step and its parts", cmd_bench},

@@ -48,14 +48,29 @@ struct DataConfig {
   ESM_CONFIG(DataConfig)
   std::map<std::string, std::vector<std::string>> train;
   ESM_FIELD(train,
-            "Training data: FASTA files (plain or gzip), patterns like 'dir/*.fasta.gz', shards or folders of "
-            "`esmtrain data prepare`; a path, a list, or lists by name. All are read as one set.",
+            "Training data: FASTA, CSV or TSV files (plain, gzip or zstd), patterns like 'dir/*.fasta.gz', shards or "
+            "folders of `esmtrain data prepare`; a path, a list, or lists by name. All are read as one set.",
             config::non_empty(), config::default_name("train"), config::Resume::kWarn)
   std::map<std::string, std::vector<std::string>> valid;
   ESM_FIELD(valid, "Validation sets by name, each evaluated by itself; same forms as data.train.",
             config::default_name("valid"), config::Resume::kFree)
+  std::string sequence_column;
+  ESM_FIELD(sequence_column,
+            "Column of CSV and TSV files with the sequences; empty: sequence, seq, protein_sequence, aa_sequence, "
+            "aa_seq, mutated_sequence or protein, the first that is there.",
+            config::Resume::kWarn)
+  std::string id_column;
+  ESM_FIELD(id_column, "Their column with the ids; empty: id, name, accession, entry, ... if there; none: no ids.",
+            config::Resume::kWarn)
+  std::string target_column;
+  ESM_FIELD(target_column,
+            "Rows without a value in this column are left out and counted; empty: target, if there; none: all rows are "
+            "kept.",
+            config::Resume::kWarn)
   std::string cache_dir;
-  ESM_FIELD(cache_dir, "Where FASTA is kept as shards; empty: $XDG_CACHE_HOME/esmtrain/data or ~/.cache/esmtrain/data.",
+  ESM_FIELD(cache_dir,
+            "Where FASTA, CSV and TSV files are kept as shards; empty: $XDG_CACHE_HOME/esmtrain/data or "
+            "~/.cache/esmtrain/data.",
             config::Resume::kFree)
   int64_t max_tokens = 1024;
   ESM_FIELD(max_tokens, "Longest sequence in tokens, <cls> and <eos> included.", config::at_least(3),

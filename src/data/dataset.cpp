@@ -84,19 +84,20 @@ bool is_hdf5(const std::string& path) {
          std::string_view(head.data(), 8) == std::string_view("\x89HDF\r\n\x1a\n", 8);
 }
 
-// The folder of shards made from FASTA files, made now if it is not in the cache. Several processes may ask at once:
+// The folder of shards made from sequence files, made now if it is not in the cache. Several processes may ask at once:
 // the first takes the lock, the others wait for it. Where the file system knows no locks all of them work, each in a
 // folder of its own, and the first to finish wins.
 std::string cached_folder(const std::vector<std::string>& files, const DatasetOptions& options) {
   if (options.cache_dir.empty()) fail<DataError>("no folder is given to keep the shards of {} in", files.front());
   PrepareOptions how;
+  how.table = options.table;
   how.progress = options.progress;
   how.should_stop = options.should_stop;
   for (const std::string& file : files) {
-    reader_for(file);
-    std::error_code error;
-    if (fs::is_fifo(file, error))
-      fail<DataError>("{} is a pipe: store it as shards first, with `esmtrain data prepare`", file);
+    format_of(file);
+    if (is_stream(file))
+      fail<DataError>("{} can be read once only: store it as shards first, with `esmtrain data prepare`",
+                      file == kStandardInput ? "standard input" : file);
     const ByteSource opened(file);  // a clear message for what cannot be read, before hashing
   }
   const std::string folder = (fs::path(options.cache_dir) / inputs_hash(files, how)).string();
@@ -132,25 +133,25 @@ Dataset open_dataset(const std::vector<std::string>& paths, const DatasetOptions
     const std::string report = (fs::path(folder) / kReportText).string();
     if (fs::exists(report)) set.report_text_ += read_text_file(report);
   };
-  std::vector<std::string> fasta;  // neighbours are prepared together
+  std::vector<std::string> files;  // neighbours are prepared together
   const auto flush = [&] {
-    if (!fasta.empty()) add_folder(cached_folder(fasta, options));
-    fasta.clear();
+    if (!files.empty()) add_folder(cached_folder(files, options));
+    files.clear();
   };
   for (const std::string& path : expand_paths(paths)) {
     std::error_code error;
     if (fs::is_directory(path, error)) {
       if (!is_shard_folder(path))
         fail<DataError>(
-            "{} is a folder without shards of `esmtrain data prepare`; for FASTA files in it write '{}/*.fasta'", path,
-            path);
+            "{} is a folder without shards of `esmtrain data prepare`; for sequence files in it write '{}/*.fasta'",
+            path, path);
       flush();
       add_folder(path);
     } else if (is_hdf5(path)) {
       flush();
       set.add(std::make_shared<const ShardFile>(path, options.verify == Verify::kLazy));
     } else {
-      fasta.push_back(path);
+      files.push_back(path);
     }
   }
   flush();

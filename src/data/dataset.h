@@ -15,9 +15,10 @@ namespace esm::data {
 class ShardFile;
 
 struct DatasetOptions {
-  std::string cache_dir;  // where FASTA is kept as shards; needed only when a path is FASTA
+  std::string cache_dir;  // where FASTA and tables are kept as shards; needed only when a path is one
   Verify verify = Verify::kLazy;
-  ProgressCallback progress;          // called while FASTA is being prepared; may be empty
+  TableOptions table;                 // for CSV and TSV
+  ProgressCallback progress;          // called while files are being prepared; may be empty
   std::function<bool()> should_stop;  // true: give up preparing (throws PrepareStopped); may be empty
 };
 
@@ -36,7 +37,7 @@ class Dataset {
   void read(int64_t i, int64_t start, std::span<uint8_t> out) const;
   /// All residues of sequence i.
   std::vector<uint8_t> tokens(int64_t i) const;
-  /// First word of the FASTA header.
+  /// First word of the FASTA header, or the id column of a table.
   std::string id(int64_t i) const;
   /// 32 hexadecimal digits that change with the content: what a checkpoint's data position belongs to.
   const std::string& fingerprint() const { return fingerprint_; }
@@ -62,9 +63,9 @@ class Dataset {
   std::string report_text_;
 };
 
-/// Opens, in this order and as one set, what `paths` names: folders of `data prepare`, single shards (.h5), FASTA files
-/// (plain or gzip), or patterns of files. FASTA is prepared once into `cache_dir`, under a name made of its content and
-/// the settings; several processes may do so at once. Throws DataError.
+/// Opens, in this order and as one set, what `paths` names: folders of `data prepare`, single shards (.h5), FASTA, CSV
+/// and TSV files (plain, gzip or zstd), or patterns of files. Files are prepared once into `cache_dir`, under a name
+/// made of its content and the settings; several processes may do so at once. Throws DataError.
 Dataset open_dataset(const std::vector<std::string>& paths, const DatasetOptions& options);
 
 /// All sets of a `data.train`-like map as one, in the order of their names.

@@ -1,4 +1,4 @@
-// FASTA -> a folder of shards with a report.
+// Sequence files -> a folder of shards with a report.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -6,15 +6,17 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/readers.h"
 #include "data/report.h"
 
 namespace esm::data {
 
 struct PrepareProgress {
-  int64_t bytes_done = 0;  // of the files as they lie on disk
-  int64_t bytes_total = 0;
+  int64_t bytes_done = 0;   // of the files as they lie on disk
+  int64_t bytes_total = 0;  // 0 when only streams are read: not known
   int64_t records = 0;
   double seconds = 0;  // since the start
+  bool finished = false;
 };
 /// Called about twice a second from the thread that prepares.
 using ProgressCallback = std::function<void(const PrepareProgress&)>;
@@ -29,15 +31,18 @@ class PrepareStopped : public Error {
 struct PrepareOptions {
   int64_t min_length = 1;                        // records of fewer residues are skipped (and counted)
   int64_t max_shard_bytes = int64_t{256} << 20;  // residues of a shard, held in memory until it is written
+  std::string format{kAutoFormat};               // of all inputs: auto (by name), fasta, csv, tsv
+  TableOptions table;                            // for CSV and TSV
   bool force = false;                            // replace an existing folder of shards
   ProgressCallback progress;
   std::function<bool()> should_stop;
 };
 
-/// Reads `inputs` (files or patterns) in order and writes `folder`: shard-00000.h5 ..., report.json, report.txt. The
-/// folder appears as a whole or not at all. When it is there already: nothing is done if it holds just this content
-/// (same input bytes and settings; report.already_there is set), it is replaced if `force` and it holds nothing but
-/// shards and reports, and otherwise refused. Throws DataError (also when no record is usable) and PrepareStopped.
+/// Reads `inputs` (files, patterns, or "-" for standard input) in order and writes `folder`: shard-00000.h5 ...,
+/// report.json, report.txt. The folder appears as a whole or not at all. When it is there already: nothing is done if
+/// it holds just this content (same input bytes and settings; report.already_there is set), it is replaced if `force`
+/// and it holds nothing but shards and reports, and otherwise refused; streams cannot be compared, so with them it is
+/// refused or replaced. Throws DataError (also when no record is usable) and PrepareStopped.
 PrepareReport prepare(const std::vector<std::string>& inputs, const std::string& folder, const PrepareOptions& options);
 
 /// Name of a prepared set: hash of the bytes of `files` and of every setting that changes the result.

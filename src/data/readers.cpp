@@ -3,44 +3,49 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-#include <string_view>
-
 #include "base/check.h"
 #include "data/fasta_reader.h"
 
 namespace esm::data {
 namespace {
 
-// One row a format; the first suffix that fits wins.
-struct FormatRow {
-  std::string_view suffix;
-  ReadFunction read;        // nullptr: not read
-  std::string_view advice;  // for those
+void fasta(ByteSource& source, const std::string& path, const TableOptions&, RecordSink& sink) {
+  read_fasta(source, path, sink);
+}
+template <char kDelimiter>
+void table(ByteSource& source, const std::string& path, const TableOptions& options, RecordSink& sink) {
+  read_table(source, path, kDelimiter, options, sink);
+}
+
+// The first suffix that fits wins.
+constexpr Format kFormats[] = {
+    {"fasta", ".fasta", fasta, "", false},
+    {"csv", ".csv", table<','>, "", true},
+    {"tsv", ".tsv", table<'\t'>, "", true},
+    {"parquet", ".parquet", nullptr, kParquetAdvice, true},
+    {"fastq", ".fastq", nullptr, "FASTQ holds nucleotide reads: protein sequences are wanted, as FASTA", false},
+    {"fasta", "", fasta, "", false},
 };
-constexpr FormatRow kFormats[] = {
-    {".fasta", read_fasta, ""},
-    {".fa", read_fasta, ""},
-    {".faa", read_fasta, ""},
-    {".csv", nullptr,
-     "CSV is not read yet: turn the sequence column into FASTA, one '>name' line before each sequence"},
-    {".tsv", nullptr,
-     "TSV is not read yet: turn the sequence column into FASTA, one '>name' line before each sequence"},
-    {".parquet", nullptr, "parquet is not read yet: export id and sequence as FASTA"},
-    {".fastq", nullptr, "FASTQ holds nucleotide reads: protein sequences are wanted, as FASTA"},
-    {"", read_fasta, ""},
-};
+constexpr std::string_view kPackings[] = {".gz", ".bgz", ".zst", ".zstd"};
 
 }  // namespace
 
-ReadFunction reader_for(const std::string& path) {
-  std::string_view name = path;
-  if (name.ends_with(".gz")) name.remove_suffix(3);
-  for (const FormatRow& row : kFormats) {
-    if (!name.ends_with(row.suffix)) continue;
+const Format& format_of(const std::string& path, std::string_view format) {
+  std::string lower_case = path;
+  for (char& c : lower_case)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  std::string_view name = lower_case;
+  for (const std::string_view packing : kPackings)
+    if (name.ends_with(packing)) {
+      name.remove_suffix(packing.size());
+      break;
+    }
+  for (const Format& row : kFormats) {
+    if (format == kAutoFormat ? !name.ends_with(row.suffix) : format != row.name) continue;
     if (row.read == nullptr) fail<DataError>("{}: {}", path, row.advice);
-    return row.read;
+    return row;
   }
-  fail<InternalError>("the table of formats has no last row");
+  fail<InternalError>("the table of formats has no row '{}'", format);
 }
 
 std::vector<std::string> expand_paths(const std::vector<std::string>& patterns) {

@@ -28,6 +28,8 @@ constexpr std::array<Words, kSkips> kSkipWords = {{
     {"empty", "without a residue"},
     {"only_gaps", "nothing but gaps"},
     {"too_short", "shorter than the minimum"},
+    {"no_target", "without a value in the target column; target_column none keeps them"},
+    {"other_split", "of another split"},
 }};
 
 std::string bin_name(size_t bin) {
@@ -63,6 +65,11 @@ std::string to_json(const PrepareReport& report) {
   json.key("duplicates").begin_object();
   json.field("ids", report.duplicate_ids).field("sequences", report.duplicate_sequences).end_object();
   json.field("comment_lines", report.comment_lines);
+  if (!report.splits.empty()) {
+    json.key("splits").begin_object();
+    for (const auto& [name, records] : report.splits) json.field(name, records);
+    json.end_object();
+  }
 
   const LengthStatistics& lengths = report.lengths;
   json.key("lengths").begin_object();
@@ -75,7 +82,9 @@ std::string to_json(const PrepareReport& report) {
   json.key("files").begin_array();
   for (const FileReport& file : report.files) {
     json.begin_object().field("path", file.path).field("bytes", file.bytes).field("records", file.records);
-    json.field("usable", file.usable).field("residues", file.residues).end_object();
+    json.field("usable", file.usable).field("residues", file.residues);
+    if (!file.columns.empty()) json.field("columns", file.columns);
+    json.end_object();
   }
   json.end_array();
   json.field("shards", report.shards).field("content_hash", report.content_hash);
@@ -107,6 +116,14 @@ std::string to_text(const PrepareReport& report) {
   if (report.duplicate_sequences > 0)
     text += fmt::format("repeated sequences: {} records have the sequence of an earlier one (kept)\n",
                         with_thousands(report.duplicate_sequences));
+  std::map<std::string_view, std::vector<std::string_view>> tables;  // by what was taken from them
+  for (const FileReport& file : report.files)
+    if (!file.columns.empty()) tables[file.columns].push_back(file.path);
+  for (const auto& [columns, paths] : tables)
+    text += fmt::format("{}{}: {}\n", paths.front(),
+                        paths.size() > 1 ? fmt::format(" and {} more", paths.size() - 1) : "", columns);
+  for (const auto& [name, records] : report.splits)
+    text += fmt::format("split {}: {} records\n", name, with_thousands(records));
   for (const FileReport& file : report.files)
     if (file.records == 0) text += fmt::format("warning: {} holds no record\n", file.path);
   return text;

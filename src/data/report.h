@@ -29,11 +29,13 @@ using RepairCounts = std::array<int64_t, kRepairs>;
 
 /// Why a record is left out.
 enum class Skip {
-  kEmpty,     // no residue (white space, comments and stops count for nothing)
-  kOnlyGaps,  // nothing but gap characters
-  kTooShort,  // below min_length
+  kEmpty,       // no residue (white space, comments and stops count for nothing)
+  kOnlyGaps,    // nothing but gap characters
+  kTooShort,    // below min_length
+  kNoTarget,    // tables: no value in the target column
+  kOtherSplit,  // tables: not of the wanted split
 };
-inline constexpr int kSkips = 3;
+inline constexpr int kSkips = 5;
 std::string_view skip_name(Skip skip);
 
 struct FileReport {
@@ -42,6 +44,7 @@ struct FileReport {
   int64_t records = 0;
   int64_t usable = 0;
   int64_t residues = 0;
+  std::string columns;  // tables: what was taken from which column
 };
 
 /// Lengths of the usable records.
@@ -64,6 +67,7 @@ struct PrepareReport {
   int64_t duplicate_ids = 0;              // records whose id an earlier record has
   int64_t duplicate_sequences = 0;        // the same for the sequence
   int64_t comment_lines = 0;
+  std::map<std::string, int64_t> splits;  // tables: usable records of train, valid and test, where a column says so
   LengthStatistics lengths;
   std::vector<FileReport> files;
   int64_t shards = 0;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 
 namespace esm::data {
 namespace fs = std::filesystem;
@@ -50,6 +51,10 @@ bool is_shard_name(const std::string& name) {
 }  // namespace
 
 std::string shard_name(int64_t shard) { return fmt::format("shard-{:05}.h5", shard); }
+
+std::string chained_hash(const std::string& set_hash, const std::string& content_hash) {
+  return hash_hex(set_hash + content_hash);
+}
 
 bool is_shard_folder(const std::string& path) {
   std::error_code error;

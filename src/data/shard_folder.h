@@ -13,6 +13,9 @@ std::string shard_name(int64_t shard);
 inline constexpr const char* kReportJson = "report.json";
 inline constexpr const char* kReportText = "report.txt";
 
+/// Hash of a set of shards, from that of the set without its last shard and the last one's content_hash.
+std::string chained_hash(const std::string& set_hash, const std::string& content_hash);
+
 /// Is there a folder at `path` with at least one shard in it?
 bool is_shard_folder(const std::string& path);
 

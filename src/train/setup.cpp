@@ -21,6 +21,7 @@ data::DatasetOptions dataset_options(const RunConfig& config, const TrainOptions
   data::DatasetOptions out;
   out.cache_dir = config.data.cache_dir.empty() ? options.data_cache : config.data.cache_dir;
   out.verify = config.data.verify;
+  out.table = {config.data.sequence_column, config.data.id_column, config.data.target_column, ""};
   out.should_stop = [stop = options.stop_signal] { return stop && stop() != 0; };
   out.progress = [last = std::chrono::steady_clock::time_point{}](const data::PrepareProgress& p) mutable {
     const auto now = std::chrono::steady_clock::now();

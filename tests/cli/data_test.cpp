@@ -1,4 +1,5 @@
 // `esmtrain data prepare` through the built program: exit codes, messages, interruption.
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -50,7 +51,7 @@ TEST_CASE("data prepare says what it did and writes it down") {
 
 TEST_CASE("data prepare refuses bad input with exit code 3, one line, and no folder") {
   const ScratchFolder scratch("esm-cli-data");
-  for (const char* name : {"fasta/truncated.fasta.gz", "csv/plain.csv", "csv/labels_short.fasta", "hdf5/not_hdf5.h5",
+  for (const char* name : {"fasta/truncated.fasta.gz", "csv/labels_short.fasta", "hdf5/not_hdf5.h5",
                            "hdf5/zero_length.h5", "fasta", "fasta/missing.fasta", "fasta/missing*"}) {
     const Finished done = prepare({kData + "oddities/" + name, "--out", scratch.path() + "/set"});
     INFO(done.all());
@@ -62,6 +63,84 @@ TEST_CASE("data prepare refuses bad input with exit code 3, one line, and no fol
   CHECK(prepare({kData + "oddities/fasta/lf.fasta"}).exit_code == 2);
   CHECK(prepare({kData + "oddities/fasta/lf.fasta", "--out", scratch.path() + "/set", "--min-length", "0"}).exit_code ==
         2);
+}
+
+TEST_CASE("odd CSV files give the outcome of their index") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string out = scratch.path() + "/set";
+  Finished done = prepare({kData + "oddities/csv/plain.csv", "--out", out + "1"});
+  INFO(done.all());
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("6 records: 6 usable") && ContainsSubstring("from column 'sequence'"));
+  CHECK_THAT(done.out, ContainsSubstring("split train: 3") && ContainsSubstring("split valid: 1") &&
+                           ContainsSubstring("split test: 2"));
+  done = prepare({kData + "oddities/csv/missing_targets.csv", "--out", out + "2"});
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("5 records: 2 usable") && ContainsSubstring("(no_target)"));
+  done = prepare(
+      {kData + "oddities/csv/missing_targets.csv", "--out", out + "3", "--target-column", "none", "--split", "train"});
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("5 records: 4 usable") && ContainsSubstring("(other_split)"));
+  done = prepare({kData + "oddities/csv/plain.csv", "--out", out + "4", "--sequence-column", "sequnce"});
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.err, ContainsSubstring("plain.csv:1:") && ContainsSubstring("'sequence', 'target', 'set'"));
+}
+
+TEST_CASE("a table that is wrong is refused with file, line and column") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string csv = scratch.path() + "/t.csv", parquet = scratch.path() + "/t.parquet";
+  esm::write_file_atomically(csv, "id,sequence\na,MKV\nb,\"MK\"V\n");
+  esm::write_file_atomically(parquet, "PAR1");
+  Finished done = prepare({csv, "--out", scratch.path() + "/set"});
+  INFO(done.all());
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.err, ContainsSubstring(csv + ":3: column 7:"));
+  done = prepare({parquet, "--out", scratch.path() + "/set"});
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.err, ContainsSubstring("t.parquet") && ContainsSubstring("duckdb"));
+  CHECK_FALSE(fs::exists(scratch.path() + "/set"));
+}
+
+TEST_CASE("standard input is read, plain or packed, in any format") {
+  const ScratchFolder scratch("esm-cli-data");
+  const auto piped = [&](const std::string& command, const std::string& options) {
+    return esm::test::run({"/bin/sh", "-c", command + " | '" ESM_EXE "' data prepare - " + options});
+  };
+  const std::string out = scratch.path() + "/set", lf = "'" + kData + "oddities/fasta/lf.fasta'";
+  Finished done = piped("cat " + lf, "--out '" + out + "'");
+  INFO(done.all());
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("5 records: 5 usable with 510 residues"));
+  const auto report = nlohmann::json::parse(esm::read_text_file(out + "/report.json"));
+  CHECK(report.at("files")[0].at("path") == "standard input");
+  // The same bytes from a file are found to be there already; standard input cannot be compared.
+  CHECK_THAT(prepare({kData + "oddities/fasta/lf.fasta", "--out", out}).out, ContainsSubstring("already"));
+  done = piped("cat " + lf, "--out '" + out + "'");
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.err, ContainsSubstring("standard input") && ContainsSubstring("--force"));
+  CHECK(piped("gzip -c " + lf, "--force --out '" + out + "'").exit_code == 0);
+  done = piped("printf 'seq,id\\nMKV,a\\nM\"K,b\\n'", "--format csv --out '" + out + "2'");
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("2 records: 2 usable") && ContainsSubstring("standard input: sequences from"));
+  done = piped("printf 'MKV'", "--out '" + out + "3'");
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.err, ContainsSubstring("standard input:1: not FASTA"));
+}
+
+TEST_CASE("Ctrl-C is heard while standard input is silent") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string pipe = scratch.path() + "/silent", folder = scratch.path() + "/parent";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const esm::FileDescriptor open_end(::open(pipe.c_str(), O_RDWR));  // nobody writes, nobody closes
+  esm::test::Process process(
+      {"/bin/sh", "-c", "exec '" ESM_EXE "' data prepare - --out '" + folder + "/set' < '" + pipe + "'"});
+  for (int i = 0; i < 300 && !fs::exists(folder); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  REQUIRE(fs::exists(folder));
+  process.send(SIGTERM);
+  const Finished done = process.wait();
+  INFO(done.all());
+  CHECK(done.exit_code == 130);
+  CHECK(fs::is_empty(folder));
 }
 
 TEST_CASE("Ctrl-C leaves no folder") {

@@ -1,5 +1,6 @@
 // Reading FASTA as people write it, through to records and errors.
 #include <zlib.h>
+#include <zstd.h>
 
 #include <fstream>
 
@@ -29,6 +30,7 @@ struct Records : RecordSink {
       if (c != ' ' && c != '\t') all.back().second += c;
   }
   void end_record() override { open = false; }
+  void skip_record(Skip) override { FAIL("FASTA leaves no record out"); }
   void comment_line() override { ++comments; }
 };
 
@@ -69,6 +71,14 @@ std::string gzip(const std::string& text) {
   return out;
 }
 
+std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  const size_t n = ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3);
+  REQUIRE(ZSTD_isError(n) == 0);
+  out.resize(n);
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("line ends, marks, blanks and comments do not change the records") {
@@ -91,6 +101,7 @@ TEST_CASE("line ends, marks, blanks and comments do not change the records") {
     INFO(text);
     CHECK(read(folder.write("x.fasta", text)).all == expected);
     CHECK(read(folder.write("x.gz", gzip(text))).all == expected);
+    CHECK(read(folder.write("x.zst", zstd(text))).all == expected);
   }
   CHECK(read(folder.write("x.fasta", variants[7])).comments == 4);
 }
@@ -141,6 +152,24 @@ TEST_CASE("a gzip file cut anywhere, or with a changed byte, is refused by name"
   CHECK_THROWS_WITH(read(folder.write("t.gz", whole + "tail")), ContainsSubstring("damaged"));
 }
 
+TEST_CASE("all frames of a zstd file are read; one that is cut or changed is refused by name") {
+  Folder folder;
+  std::string skippable("\x50\x2A\x4D\x18\x03\0\0\0abc", 11);
+  CHECK(read(folder.write("x.fasta.zst", zstd(">a\nMK") + skippable + zstd("") + zstd("V\n>b\nL"))).all ==
+        List{{"a", "MKV"}, {"b", "L"}});
+  std::string text = ">a\n";
+  for (int i = 0; i < 3000000; ++i) text += static_cast<char>('A' + i * i % 23);
+  const std::string whole = zstd(text);
+  CHECK(read(folder.write("x.zst", whole)).all[0].second.size() == 3000000);
+  for (size_t n = 4; n < whole.size(); n += 1 + n / 50) {
+    INFO(n);
+    CHECK_THROWS_WITH(read(folder.write("cut.zst", whole.substr(0, n))),
+                      ContainsSubstring("cut.zst") && ContainsSubstring("cut ("));
+  }
+  CHECK_THROWS_WITH(read(folder.write("t.zst", whole + "tail")),
+                    ContainsSubstring("t.zst") && ContainsSubstring("damaged"));
+}
+
 TEST_CASE("what is no FASTA is refused with path and line") {
   Folder folder;
   CHECK_THROWS_WITH(read(folder.write("t.fasta", "\n\nMKV\n>a\nMK")),
@@ -149,7 +178,7 @@ TEST_CASE("what is no FASTA is refused with path and line") {
   CHECK_THROWS_WITH(read(folder.write("b.fasta", std::string(">a\nMK\0V", 7))),
                     ContainsSubstring("NUL byte at offset 5"));
   CHECK_THROWS_WITH(read(folder.write("u.fasta", std::string("\xFF\xFE>\0a\0", 6))), ContainsSubstring("UTF-16"));
-  CHECK_THROWS_WITH(read(folder.write("z.fasta", std::string("\x28\xB5\x2F\xFDxxxx"))), ContainsSubstring("zstd"));
+  CHECK_THROWS_WITH(read(folder.write("z.fasta", "BZh9xxxx")), ContainsSubstring("bunzip2"));
   CHECK_THROWS_WITH(read(folder.write("l.fasta", ">a SET=train VALIDATION=False\nHHH\n")), ContainsSubstring("labels"));
   CHECK_THROWS_AS(read(folder.path() + "/nothing.fasta"), DataError);
   CHECK_THROWS_WITH(read(folder.path() + "/nothing.fasta"), ContainsSubstring("nothing.fasta"));
@@ -163,7 +192,14 @@ TEST_CASE("patterns are sorted, and one without a match is an error that names i
   CHECK(expand_paths({b, a}) == std::vector{b, a});
   CHECK(expand_paths({odd}) == std::vector{odd});
   CHECK_THROWS_WITH(expand_paths({folder.path() + "/*.faa"}), ContainsSubstring("/*.faa"));
-  CHECK(reader_for("x.fasta.gz") == read_fasta);
-  CHECK(reader_for("x.seq") == read_fasta);
-  CHECK_THROWS_WITH(reader_for("t.csv.gz"), ContainsSubstring("CSV is not read yet"));
+}
+
+TEST_CASE("the name of a file says its format, unless it is given") {
+  for (const char* name : {"x.fasta", "x.fasta.gz", "x.seq", "x.zst", "-"}) CHECK(format_of(name).name == "fasta");
+  for (const char* name : {"x.csv", "x.csv.gz", "X.CSV.ZST", "x.csv.zstd"}) CHECK(format_of(name).name == "csv");
+  for (const char* name : {"x.tsv", "x.tsv.gz", "x.tsv.zst"}) CHECK(format_of(name).name == "tsv");
+  CHECK(format_of("-", "csv").name == "csv");
+  CHECK(format_of("x.csv", "fasta").name == "fasta");
+  CHECK_THROWS_WITH(format_of("dir/t.parquet"),
+                    ContainsSubstring("dir/t.parquet") && ContainsSubstring("duckdb") && ContainsSubstring("CSV"));
 }

@@ -137,7 +137,7 @@ TEST_CASE("inputs that cannot be used are refused by name and leave nothing behi
     CHECK((!fs::exists(scratch / "parent") || names_in(scratch / "parent").empty()));
   };
   refused(odd("fasta/truncated.fasta.gz"), "cut");
-  refused(odd("csv/plain.csv"), "CSV is not read yet");
+  refused(scratch.write("x.parquet", "PAR1"), "parquet is not read");
   refused(odd("csv/labels_short.fasta"), "labels");
   refused(odd("hdf5/foreign_schema.h5"), "HDF5");
   refused(odd("hdf5/zero_length.h5"), "no usable sequence");

@@ -1,0 +1,147 @@
+#include "data/record_counter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "data/readers.h"
+
+namespace esm::data {
+namespace {
+
+int64_t repeats(std::vector<uint64_t>& hashes) {
+  std::sort(hashes.begin(), hashes.end());
+  int64_t n = 0;
+  for (size_t i = 1; i < hashes.size(); ++i) n += hashes[i] == hashes[i - 1] ? 1 : 0;
+  return n;
+}
+
+}  // namespace
+
+void SetStatistics::add(std::string_view id, std::span<const uint8_t> tokens) {
+  lengths_.push_back(static_cast<uint32_t>(tokens.size()));
+  sequence_hashes_.push_back(hash64(std::as_bytes(tokens)));
+  if (!id.empty()) id_hashes_.push_back(hash64(std::as_bytes(std::span(id))));
+}
+
+LengthStatistics SetStatistics::length_statistics() const {
+  std::vector<uint32_t> lengths = lengths_;
+  LengthStatistics s;
+  s.histogram.assign(kLengthBinEnds.size() + 1, 0);
+  if (lengths.empty()) return s;
+  for (const uint32_t n : lengths)
+    ++s.histogram[static_cast<size_t>(std::lower_bound(kLengthBinEnds.begin(), kLengthBinEnds.end(), n) -
+                                      kLengthBinEnds.begin())];
+  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+  s.shortest = *shortest;
+  s.longest = *longest;
+  const double n = static_cast<double>(lengths.size());
+  s.mean = std::accumulate(lengths.begin(), lengths.end(), 0.0) / n;
+  double squares = 0;
+  for (const uint32_t length : lengths) squares += (length - s.mean) * (length - s.mean);
+  s.deviation = std::sqrt(squares / n);
+  const auto middle = lengths.begin() + std::ssize(lengths) / 2;
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  s.median = *middle;
+  return s;
+}
+
+int64_t SetStatistics::repeated_ids() { return repeats(id_hashes_); }
+int64_t SetStatistics::repeated_sequences() { return repeats(sequence_hashes_); }
+
+RecordCounter::RecordCounter(const PrepareOptions& options)
+    : options_(options), started_(Clock::now()), reported_(started_) {}
+
+std::vector<std::string> RecordCounter::read_files(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    format_of(file, options_.format);
+    // Opens it: a wrong name is found before the work begins. A stream can be opened once only.
+    if (!is_stream(file)) progress_.bytes_total += ByteSource(file).raw_bytes();
+  }
+  std::vector<std::string> hashes;
+  for (const std::string& file : files) {
+    Hasher hasher;
+    ByteSource source(file, {[&](std::span<const std::byte> bytes) { hasher.update(bytes); }, [&] { tick(); }});
+    source_ = &source;
+    const std::string name = file == kStandardInput ? "standard input" : file;
+    report_.files.push_back({name, 0, 0, 0, 0, ""});
+    format_of(file, options_.format).read(source, name, options_.table, *this);
+    source_ = nullptr;
+    report_.files.back().bytes = source.raw_bytes_read();
+    progress_.bytes_done += source.raw_bytes_read();
+    hashes.push_back(hasher.hex());
+  }
+  return hashes;
+}
+
+void RecordCounter::begin_record(std::string_view id) {
+  id_ = id;
+  tokens_.clear();
+  tokenizer_.begin();
+}
+
+void RecordCounter::skip_record(Skip reason) {
+  ++report_.records;
+  ++report_.files.back().records;
+  ++report_.skipped[static_cast<size_t>(reason)];
+  split_.clear();
+}
+
+void RecordCounter::end_record() {
+  tokenizer_.finish(tokens_);
+  FileReport& file = report_.files.back();
+  const int64_t length = std::ssize(tokens_);
+  if (length < std::max<int64_t>(1, options_.min_length)) {
+    const bool gaps = tokenizer_.repairs()[static_cast<size_t>(Repair::kGap)] > 0;
+    skip_record(length > 0 ? Skip::kTooShort : gaps ? Skip::kOnlyGaps : Skip::kEmpty);
+    return;
+  }
+  if (length > std::numeric_limits<uint32_t>::max())
+    fail<DataError>("{}: the sequence '{}' has {} residues: this is no protein", file.path, id_, length);
+  ++report_.records;
+  ++file.records;
+  ++report_.usable;
+  ++file.usable;
+  report_.residues += length;
+  file.residues += length;
+  if (tokenizer_.repaired())
+    for (size_t kind = 0; kind < kRepairs; ++kind) {
+      const int64_t n = tokenizer_.repairs()[kind];
+      report_.repaired_letters[kind] += n;
+      report_.repaired_records[kind] += n > 0 ? 1 : 0;
+    }
+  if (!split_.empty()) ++report_.splits[split_];
+  split_.clear();
+  statistics_.add(id_, tokens_);
+  usable(id_, tokens_);
+}
+
+void RecordCounter::tick() {
+  if (options_.should_stop && options_.should_stop()) throw PrepareStopped("stopped; nothing was written");
+  if (options_.progress && Clock::now() - reported_ >= std::chrono::milliseconds(500)) show_progress();
+}
+
+PrepareReport RecordCounter::finish() {
+  report_.lengths = statistics_.length_statistics();
+  report_.duplicate_ids = statistics_.repeated_ids();
+  report_.duplicate_sequences = statistics_.repeated_sequences();
+  ESM_CHECK(report_.usable + report_.skipped_records() == report_.records, "{} usable, {} skipped of {} records",
+            report_.usable, report_.skipped_records(), report_.records);
+  if (options_.progress) show_progress();
+  return report_;
+}
+
+void RecordCounter::show_progress() {
+  reported_ = Clock::now();
+  PrepareProgress now = progress_;
+  if (source_ != nullptr) now.bytes_done += source_->raw_bytes_read();
+  now.records = report_.records;
+  now.seconds = std::chrono::duration<double>(reported_ - started_).count();
+  now.finished = source_ == nullptr;
+  options_.progress(now);
+}
+
+}  // namespace esm::data

@@ -1,0 +1,74 @@
+// Records of any reader -> tokens, with everything counted that a report says.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/byte_source.h"
+#include "data/prepare.h"
+#include "data/record_sink.h"
+#include "data/report.h"
+#include "data/tokenizer.h"
+
+namespace esm::data {
+
+/// Lengths and repeats of a set of sequences. Memory: 20 bytes a sequence.
+class SetStatistics {
+ public:
+  void add(std::string_view id, std::span<const uint8_t> tokens);
+  const std::vector<uint32_t>& lengths() const { return lengths_; }
+  LengthStatistics length_statistics() const;
+  /// Records whose id (sequence) an earlier one has; empty ids are not compared. Sorts its tables.
+  int64_t repeated_ids();
+  int64_t repeated_sequences();
+
+ private:
+  std::vector<uint32_t> lengths_;
+  std::vector<uint64_t> sequence_hashes_, id_hashes_;
+};
+
+/// Tokenises what readers give and passes the usable records on, in order. Shows progress and hears a wish to stop
+/// (throws PrepareStopped). usable + skipped = records.
+class RecordCounter : public RecordSink {
+ public:
+  explicit RecordCounter(const PrepareOptions& options);
+
+  /// Reads `files` one after the other (Format::read); returns the hash of the bytes of each.
+  /// Throws DataError and PrepareStopped.
+  std::vector<std::string> read_files(const std::vector<std::string>& files);
+  /// Counts so far, with lengths and repeats. No file is being read any more.
+  PrepareReport finish();
+
+  void begin_record(std::string_view id) final;
+  void sequence(std::string_view piece) final { tokenizer_.append(piece, tokens_); }
+  void end_record() final;
+  void skip_record(Skip reason) final;
+  void columns(std::string_view taken) final { report_.files.back().columns = taken; }
+  void split(std::string_view name) final { split_ = name; }
+  void comment_line() final { ++report_.comment_lines; }
+  void tick() final;
+
+ protected:
+  /// A record with at least min_length residues; both arguments are valid during the call only.
+  virtual void usable(std::string_view id, std::span<const uint8_t> tokens) = 0;
+  const SetStatistics& statistics() const { return statistics_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void show_progress();
+
+  const PrepareOptions& options_;
+  PrepareProgress progress_;
+  Clock::time_point started_, reported_;
+  const ByteSource* source_ = nullptr;
+  Tokenizer tokenizer_;
+  std::vector<uint8_t> tokens_;  // of the present record
+  std::string id_, split_;
+  SetStatistics statistics_;
+  PrepareReport report_;
+};
+
+}  // namespace esm::data
