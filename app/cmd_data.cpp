@@ -1,8 +1,10 @@
-// esmtrain data prepare
+// esmtrain data prepare|inspect|verify
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -15,32 +17,34 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/units.h"
+#include "data/inspect.h"
 #include "data/prepare.h"
+#include "data/verify.h"
 
 namespace esm::app {
 namespace {
 
-std::string progress_line(const data::PrepareProgress& p) {
+std::string progress_line(const char* what, const data::PrepareProgress& p) {
   const double rate = static_cast<double>(p.bytes_done) / std::max(p.seconds, 1e-9);
   const std::string done = fmt::format("{} records, {}/s", human_count(static_cast<double>(p.records)),
                                        human_bytes(static_cast<int64_t>(rate)));
-  if (p.bytes_total == 0) return fmt::format("preparing: {}, {}", human_bytes(p.bytes_done), done);
+  if (p.bytes_total == 0) return fmt::format("{}: {}, {}", what, human_bytes(p.bytes_done), done);
   const int64_t left = std::max<int64_t>(p.bytes_total - p.bytes_done, 0);
-  return fmt::format("preparing: {:3.0f} % of {}, {}, {} left",
+  return fmt::format("{}: {:3.0f} % of {}, {}, {} left", what,
                      100 * static_cast<double>(p.bytes_done) / static_cast<double>(p.bytes_total),
                      human_bytes(p.bytes_total), done, human_duration(static_cast<double>(left) / std::max(rate, 1.0)));
 }
 
 /// On a terminal one line that renews itself, elsewhere a line of the log every ten seconds.
-data::ProgressCallback progress_shower() {
+data::ProgressCallback progress_shower(const char* what) {
   if (::isatty(STDERR_FILENO) == 1)
-    return [](const data::PrepareProgress& p) {
-      fmt::print(stderr, "\r\033[K{}{}", progress_line(p), p.finished ? "\n" : "");
+    return [what](const data::PrepareProgress& p) {
+      fmt::print(stderr, "\r\033[K{}{}", progress_line(what, p), p.finished ? "\n" : "");
     };
-  return [next_s = 10.0](const data::PrepareProgress& p) mutable {
+  return [what, next_s = 10.0](const data::PrepareProgress& p) mutable {
     if (p.seconds < next_s) return;
     next_s = p.seconds + 10.0;
-    log::info("{}", progress_line(p));
+    log::info("{}", progress_line(what, p));
   };
 }
 
@@ -79,7 +83,7 @@ int prepare(int argc, char** argv) {
 
   const StopSignals signals;
   options.max_shard_bytes = shard_mib << 20;
-  options.progress = progress_shower();
+  options.progress = progress_shower("preparing");
   options.should_stop = [] { return StopSignals::received() != 0; };
   const data::PrepareReport report = data::prepare(inputs, out, options);
   if (report.already_there) {
@@ -91,14 +95,85 @@ int prepare(int argc, char** argv) {
   return 0;
 }
 
+int inspect(int argc, char** argv) {
+  std::vector<std::string> paths;
+  data::InspectOptions options;
+  std::vector<std::string> budgets;
+  bool json = false;
+  Args args(
+      "data inspect",
+      "Says what a data set is made of: counts, what would be repaired or skipped, lengths, composition, repeated "
+      "sequences, and how full packed batches get at several budgets. Writes nothing.");
+  args.positionals(paths, "PATH", "Folders of `data prepare`, shards, FASTA, CSV or TSV files, patterns, or -.")
+      .option(options.max_tokens, "--max-tokens", "N", "Longest sequence in a batch (data.max_tokens).")
+      .option(budgets, "--tokens-per-batch", "N", "Budget to try; may be given several times. Else 1024 to 65536.")
+      .choice(options.reading.format, "--format", {"auto", "fasta", "csv", "tsv"},
+              "Format of all files, as in prepare.")
+      .option(options.reading.table.sequence_column, "--sequence-column", "NAME", "As in prepare.")
+      .option(options.reading.table.id_column, "--id-column", "NAME", "As in prepare.")
+      .option(options.reading.table.target_column, "--target-column", "NAME", "As in prepare.")
+      .choice(options.reading.table.split, "--split", {"train", "valid", "test"}, "As in prepare.")
+      .flag(json, "--json", "Print one JSON object on standard output.")
+      .example("esmtrain data inspect uniref50", "a prepared folder")
+      .example("esmtrain data inspect mine.csv --max-tokens 512 --tokens-per-batch 8192", "one budget");
+  if (!args.parse(argc, argv)) return 0;
+  if (options.max_tokens < 3) fail<ConfigError>("--max-tokens must be at least 3, found {}", options.max_tokens);
+  if (!budgets.empty()) options.budgets.clear();
+  for (const std::string& budget : budgets) {
+    int64_t tokens = 0;
+    const auto [end, error] = std::from_chars(budget.data(), budget.data() + budget.size(), tokens);
+    if (error != std::errc{} || end != budget.data() + budget.size() || tokens < options.max_tokens)
+      fail<ConfigError>("--tokens-per-batch must be a whole number of at least --max-tokens {}, found '{}'",
+                        options.max_tokens, budget);
+    options.budgets.push_back(tokens);
+  }
+  const StopSignals signals;
+  options.reading.progress = progress_shower("reading");
+  options.reading.should_stop = [] { return StopSignals::received() != 0; };
+  const data::SetReport report = data::inspect(paths, options);
+  fmt::print("{}", json ? data::to_json(report) : data::to_text(report));
+  return 0;
+}
+
+int verify(int argc, char** argv) {
+  std::vector<std::string> paths;
+  Args args("data verify",
+            "Compares every byte of prepared folders with the checksums that were written with them. Exit code 3 when "
+            "something is damaged or missing.");
+  args.positionals(paths, "FOLDER", "Folders of `data prepare`, or single shards.")
+      .example("esmtrain data verify uniref50", "after a copy, or when a disk is in doubt");
+  if (!args.parse(argc, argv)) return 0;
+  const StopSignals signals;
+  int64_t files = 0;
+  std::vector<std::string> damaged;
+  for (const std::string& path : paths)
+    for (const data::FileVerdict& file : data::verify_shards(path, [] { return StopSignals::received() != 0; })) {
+      ++files;
+      if (!file.problem.empty()) damaged.push_back(file.path);
+      if (file.problem.empty())
+        fmt::print("ok       {} ({})\n", file.path, human_bytes(file.bytes));
+      else
+        fmt::print("DAMAGED  {}\n", file.problem);
+    }
+  if (!damaged.empty()) {
+    std::fflush(stdout);
+    fail<DataError>("{} of {} files are damaged or missing: {}. Prepare or copy the data again", damaged.size(), files,
+                    fmt::join(damaged, ", "));
+  }
+  fmt::print("all {} files are as they were written\n", files);
+  return 0;
+}
+
 constexpr std::array kCommands{
     Subcommand{"prepare", "turn FASTA, CSV or TSV files into token shards", prepare},
+    Subcommand{"inspect", "say what a data set is made of and how its batches fill", inspect},
+    Subcommand{"verify", "compare prepared shards with their checksums", verify},
 };
 
 }  // namespace
 
 int cmd_data(int argc, char** argv) {
-  return run_subcommand("esmtrain data", "Prepares data sets.", kCommands, argc, argv);
+  return run_subcommand("esmtrain data", "Prepares data sets and looks into them.", kCommands, argc, argv);
 }
 
 }  // namespace esm::app

@@ -4,7 +4,6 @@
 #include <sys/file.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "base/check.h"
@@ -75,14 +74,6 @@ Dataset Dataset::concatenate(const std::vector<Dataset>& sets) {
 }
 
 namespace {
-
-bool is_hdf5(const std::string& path) {
-  if (path.ends_with(".h5") || path.ends_with(".hdf5")) return true;
-  std::array<char, 8> head{};
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return file.valid() && ::pread(file.get(), head.data(), head.size(), 0) == 8 &&
-         std::string_view(head.data(), 8) == std::string_view("\x89HDF\r\n\x1a\n", 8);
-}
 
 // The folder of shards made from sequence files, made now if it is not in the cache. Several processes may ask at once:
 // the first takes the lock, the others wait for it. Where the file system knows no locks all of them work, each in a

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/check.h"
 #include "base/files.h"
@@ -128,8 +129,11 @@ PrepareReport prepare(const std::vector<std::string>& inputs, const std::string&
     fail<DataError>("no usable sequence in {}{}: {} records, all skipped for want of residues. Is this protein data?",
                     files.front(), files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "",
                     report.records);
-  write_file_atomically((fs::path(output.path()) / kReportJson).string(), to_json(report));
-  write_file_atomically((fs::path(output.path()) / kReportText).string(), to_text(report));
+  const auto in_output = [&](const std::string& name) { return (fs::path(output.path()) / name).string(); };
+  write_file_atomically(in_output(kReportText), to_text(report));
+  std::map<std::string, std::string> checksums{{kReportText, hash_file(in_output(kReportText))}};
+  for (const std::string& name : shard_names(output.path())) checksums[name] = hash_file(in_output(name));
+  write_file_atomically(in_output(kReportJson), sealed_json(report, checksums));
   if (!output.put_in_place(options.force)) {
     if (!holds_same(folder, report.inputs_hash))
       fail<DataError>("{} was made by another process with other content", folder);

@@ -7,10 +7,13 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "data/hdf5_shards.h"
 #include "data/readers.h"
 
 namespace esm::data {
 namespace {
+
+constexpr int64_t kShardTick = 4096;  // records between two calls of tick()
 
 int64_t repeats(std::vector<uint64_t>& hashes) {
   std::sort(hashes.begin(), hashes.end());
@@ -77,6 +80,16 @@ std::vector<std::string> RecordCounter::read_files(const std::vector<std::string
   return hashes;
 }
 
+void RecordCounter::read_shard(const ShardFile& shard) {
+  report_.files.push_back({shard.path(), 0, 0, 0, 0, ""});
+  for (int64_t i = 0; i < shard.records(); ++i) {
+    tokens_.resize(static_cast<size_t>(shard.length(i)));
+    shard.read(i, 0, tokens_);
+    count(shard.id(i), tokens_);
+    if (i % kShardTick == 0) tick();
+  }
+}
+
 void RecordCounter::begin_record(std::string_view id) {
   id_ = id;
   tokens_.clear();
@@ -101,12 +114,6 @@ void RecordCounter::end_record() {
   }
   if (length > std::numeric_limits<uint32_t>::max())
     fail<DataError>("{}: the sequence '{}' has {} residues: this is no protein", file.path, id_, length);
-  ++report_.records;
-  ++file.records;
-  ++report_.usable;
-  ++file.usable;
-  report_.residues += length;
-  file.residues += length;
   if (tokenizer_.repaired())
     for (size_t kind = 0; kind < kRepairs; ++kind) {
       const int64_t n = tokenizer_.repairs()[kind];
@@ -115,13 +122,24 @@ void RecordCounter::end_record() {
     }
   if (!split_.empty()) ++report_.splits[split_];
   split_.clear();
-  statistics_.add(id_, tokens_);
-  usable(id_, tokens_);
+  count(id_, tokens_);
+}
+
+void RecordCounter::count(std::string_view id, std::span<const uint8_t> tokens) {
+  FileReport& file = report_.files.back();
+  ++report_.records;
+  ++file.records;
+  ++report_.usable;
+  ++file.usable;
+  report_.residues += std::ssize(tokens);
+  file.residues += std::ssize(tokens);
+  statistics_.add(id, tokens);
+  usable(id, tokens);
 }
 
 void RecordCounter::tick() {
   if (options_.should_stop && options_.should_stop()) throw PrepareStopped("stopped; nothing was written");
-  if (options_.progress && Clock::now() - reported_ >= std::chrono::milliseconds(500)) show_progress();
+  if (options_.progress && Clock::now() - reported_ >= std::chrono::milliseconds(500)) show_progress(false);
 }
 
 PrepareReport RecordCounter::finish() {
@@ -130,17 +148,17 @@ PrepareReport RecordCounter::finish() {
   report_.duplicate_sequences = statistics_.repeated_sequences();
   ESM_CHECK(report_.usable + report_.skipped_records() == report_.records, "{} usable, {} skipped of {} records",
             report_.usable, report_.skipped_records(), report_.records);
-  if (options_.progress) show_progress();
+  if (options_.progress) show_progress(true);
   return report_;
 }
 
-void RecordCounter::show_progress() {
+void RecordCounter::show_progress(bool finished) {
   reported_ = Clock::now();
   PrepareProgress now = progress_;
   if (source_ != nullptr) now.bytes_done += source_->raw_bytes_read();
   now.records = report_.records;
   now.seconds = std::chrono::duration<double>(reported_ - started_).count();
-  now.finished = source_ == nullptr;
+  now.finished = finished;
   options_.progress(now);
 }
 

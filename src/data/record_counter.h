@@ -15,6 +15,8 @@
 
 namespace esm::data {
 
+class ShardFile;
+
 /// Lengths and repeats of a set of sequences. Memory: 20 bytes a sequence.
 class SetStatistics {
  public:
@@ -39,6 +41,8 @@ class RecordCounter : public RecordSink {
   /// Reads `files` one after the other (Format::read); returns the hash of the bytes of each.
   /// Throws DataError and PrepareStopped.
   std::vector<std::string> read_files(const std::vector<std::string>& files);
+  /// The same for the sequences of a shard. Throws DataError when it is damaged.
+  void read_shard(const ShardFile& shard);
   /// Counts so far, with lengths and repeats. No file is being read any more.
   PrepareReport finish();
 
@@ -58,7 +62,8 @@ class RecordCounter : public RecordSink {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void show_progress();
+  void count(std::string_view id, std::span<const uint8_t> tokens);
+  void show_progress(bool finished);
 
   const PrepareOptions& options_;
   PrepareProgress progress_;

@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <iterator>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/json_writer.h"
 #include "base/units.h"
 
@@ -32,12 +34,15 @@ constexpr std::array<Words, kSkips> kSkipWords = {{
     {"other_split", "of another split"},
 }};
 
-std::string bin_name(size_t bin) {
+constexpr std::string_view kChecksumsKey = ",\n \"checksums\": {\n";
+constexpr std::string_view kSealKey = ",\n \"report_hash\": ";
+
+}  // namespace
+
+std::string length_bin_name(size_t bin) {
   if (bin == kLengthBinEnds.size()) return fmt::format("over {}", kLengthBinEnds.back());
   return fmt::format("{}-{}", bin == 0 ? 1 : kLengthBinEnds[bin - 1] + 1, kLengthBinEnds[bin]);
 }
-
-}  // namespace
 
 std::string_view repair_name(Repair repair) { return kRepairWords.at(static_cast<size_t>(repair)).name; }
 std::string_view repair_effect(Repair repair) { return kRepairWords.at(static_cast<size_t>(repair)).effect; }
@@ -76,7 +81,7 @@ std::string to_json(const PrepareReport& report) {
   json.field("shortest", lengths.shortest).field("median", lengths.median).field("longest", lengths.longest);
   json.field("mean", lengths.mean).field("deviation", lengths.deviation);
   json.key("histogram").begin_object();
-  for (size_t bin = 0; bin < lengths.histogram.size(); ++bin) json.field(bin_name(bin), lengths.histogram[bin]);
+  for (size_t bin = 0; bin < lengths.histogram.size(); ++bin) json.field(length_bin_name(bin), lengths.histogram[bin]);
   json.end_object().end_object();
 
   json.key("files").begin_array();
@@ -90,6 +95,40 @@ std::string to_json(const PrepareReport& report) {
   json.field("shards", report.shards).field("content_hash", report.content_hash);
   json.field("inputs_hash", report.inputs_hash).end_object();
   return json.text() + "\n";
+}
+
+std::string sealed_json(const PrepareReport& report, const std::map<std::string, std::string>& checksums) {
+  std::string json = to_json(report);
+  json.resize(json.rfind("\n}"));
+  json += kChecksumsKey;
+  for (auto it = checksums.begin(); it != checksums.end(); ++it)
+    json += fmt::format("  \"{}\": \"{}\"{}\n", it->first, it->second, std::next(it) == checksums.end() ? "" : ",");
+  json += " }";
+  return json + fmt::format("{}\"{}\"\n}}\n", kSealKey, hash_hex(json));
+}
+
+bool is_sealed(const std::string& json) {
+  const size_t end = json.rfind(kSealKey);
+  if (end == std::string::npos) return false;
+  const std::string body = json.substr(0, end);
+  return json == body + fmt::format("{}\"{}\"\n}}\n", kSealKey, hash_hex(body));
+}
+
+std::map<std::string, std::string> sealed_checksums(const std::string& json) {
+  std::map<std::string, std::string> checksums;
+  // Names of our own files hold no quotes: between the two keys names and hashes alternate.
+  size_t at = json.rfind(kChecksumsKey) + kChecksumsKey.size();
+  const size_t end = json.rfind(kSealKey);
+  const auto quoted = [&] {
+    const size_t begin = json.find('"', at) + 1;
+    at = json.find('"', begin) + 1;
+    return json.substr(begin, at - 1 - begin);
+  };
+  while (json.find('"', at) < end) {
+    const std::string name = quoted();
+    checksums[name] = quoted();
+  }
+  return checksums;
 }
 
 std::string to_text(const PrepareReport& report) {

@@ -57,6 +57,9 @@ struct LengthStatistics {
 inline constexpr std::array<int64_t, 12> kLengthBinEnds = {50,  100,  200,  300,  400,  512,
                                                            768, 1022, 1500, 2048, 4096, 8192};
 
+/// "1-50", ..., "over 8192".
+std::string length_bin_name(size_t bin);
+
 struct PrepareReport {
   int64_t records = 0;
   int64_t usable = 0;
@@ -83,5 +86,13 @@ struct PrepareReport {
 std::string to_json(const PrepareReport& report);
 /// A few lines for people.
 std::string to_text(const PrepareReport& report);
+
+/// to_json() with the hashes of the other files of a prepared folder (name -> XXH3-128) and, last, one of all that
+/// comes before it.
+std::string sealed_json(const PrepareReport& report, const std::map<std::string, std::string>& checksums);
+/// Is `json` what sealed_json() once returned, to the byte?
+bool is_sealed(const std::string& json);
+/// The hashes of the other files, from what is_sealed().
+std::map<std::string, std::string> sealed_checksums(const std::string& json);
 
 }  // namespace esm::data

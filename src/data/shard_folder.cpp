@@ -1,10 +1,12 @@
 #include "data/shard_folder.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -56,11 +58,23 @@ std::string chained_hash(const std::string& set_hash, const std::string& content
   return hash_hex(set_hash + content_hash);
 }
 
+bool is_hdf5(const std::string& path) {
+  if (path.ends_with(".h5") || path.ends_with(".hdf5")) return true;
+  std::array<char, 8> head{};
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.valid() && ::pread(file.get(), head.data(), head.size(), 0) == 8 &&
+         std::string_view(head.data(), 8) == std::string_view("\x89HDF\r\n\x1a\n", 8);
+}
+
+std::vector<std::string> shard_names(const std::string& path) {
+  std::vector<std::string> names = names_in(path);
+  std::erase_if(names, [](const std::string& name) { return !is_shard_name(name); });
+  return names;
+}
+
 bool is_shard_folder(const std::string& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) return false;
-  const auto names = names_in(path);
-  return std::any_of(names.begin(), names.end(), is_shard_name);
+  return fs::is_directory(path, error) && !shard_names(path).empty();
 }
 
 bool holds_only_shards(const std::string& path) {
@@ -72,8 +86,7 @@ bool holds_only_shards(const std::string& path) {
 
 std::vector<std::shared_ptr<const ShardFile>> open_shard_folder(const std::string& path, bool lazy_checksums) {
   std::vector<std::shared_ptr<const ShardFile>> shards;
-  for (const std::string& name : names_in(path)) {
-    if (!is_shard_name(name)) continue;
+  for (const std::string& name : shard_names(path)) {
     const std::string file = fs::path(path) / name;
     auto shard = std::make_shared<const ShardFile>(file, lazy_checksums);
     const int64_t number = std::ssize(shards);

@@ -16,6 +16,12 @@ inline constexpr const char* kReportText = "report.txt";
 /// Hash of a set of shards, from that of the set without its last shard and the last one's content_hash.
 std::string chained_hash(const std::string& set_hash, const std::string& content_hash);
 
+/// Does the file look like HDF5, by its name or by its first bytes?
+bool is_hdf5(const std::string& path);
+
+/// Names of the shards in a folder, in order; empty when there are none. Throws DataError when it cannot be listed.
+std::vector<std::string> shard_names(const std::string& path);
+
 /// Is there a folder at `path` with at least one shard in it?
 bool is_shard_folder(const std::string& path);
 

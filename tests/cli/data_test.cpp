@@ -127,6 +127,94 @@ TEST_CASE("standard input is read, plain or packed, in any format") {
   CHECK_THAT(done.err, ContainsSubstring("standard input:1: not FASTA"));
 }
 
+TEST_CASE("data inspect says the same of files, shards and standard input, and writes nothing") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string out = scratch.path() + "/set", file = kData + "protein/tiny_train.fasta";
+  REQUIRE(prepare({file, "--out", out}).exit_code == 0);
+  const Finished of_file = esm::test::run({ESM_EXE, "data", "inspect", file, "--json"});
+  const Finished of_folder = esm::test::run({ESM_EXE, "data", "inspect", out, "--json"});
+  const Finished of_pipe =
+      esm::test::run({"/bin/sh", "-c", "cat '" + file + "' | '" ESM_EXE "' data inspect - --json"});
+  INFO(of_file.all());
+  REQUIRE(of_file.exit_code == 0);
+  auto one = nlohmann::json::parse(of_file.out), two = nlohmann::json::parse(of_folder.out),
+       three = nlohmann::json::parse(of_pipe.out);
+  CHECK(one.at("data").at("usable") == 256);
+  CHECK(one.at("data").at("residues") == 57488);
+  for (auto* json : {&one, &two, &three}) json->at("data").erase("files");
+  CHECK(one == two);
+  CHECK(one == three);
+  const Finished text = esm::test::run({ESM_EXE, "data", "inspect", file, "--max-tokens", "256", "--tokens-per-batch",
+                                        "512", "--tokens-per-batch", "4096"});
+  INFO(text.all());
+  CHECK_THAT(text.out, ContainsSubstring("256 records: 256 usable") && ContainsSubstring("composition") &&
+                           ContainsSubstring("longer than max_tokens 256") && ContainsSubstring("4096"));
+  CHECK(std::distance(fs::directory_iterator(scratch.path()), {}) == 1);
+  CHECK(esm::test::run({ESM_EXE, "data", "inspect", file, "--tokens-per-batch", "1"}).exit_code == 2);
+  CHECK(esm::test::run({ESM_EXE, "data", "inspect", kData + "oddities/fasta/truncated.fasta.gz"}).exit_code == 3);
+}
+
+TEST_CASE("data verify names every damaged or missing file and ends with exit code 3") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string out = scratch.path() + "/set";
+  REQUIRE(prepare({kData + "oddities/fasta/lf.fasta", "--out", out}).exit_code == 0);
+  const auto verify = [&] { return esm::test::run({ESM_EXE, "data", "verify", out}); };
+  Finished done = verify();
+  INFO(done.all());
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("all 3 files are as they were written"));
+  const std::string shard = out + "/shard-00000.h5", text = out + "/report.txt";
+  std::string bytes = esm::read_text_file(shard);
+  bytes[bytes.size() - 3] ^= 1;
+  esm::write_file_atomically(shard, bytes);
+  done = verify();
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.out, ContainsSubstring("DAMAGED  " + shard) && ContainsSubstring("ok       " + text));
+  CHECK_THAT(done.err, ContainsSubstring("1 of 3 files") && ContainsSubstring(shard));
+  fs::remove(text);
+  done = verify();
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.err, ContainsSubstring("2 of 3 files") && ContainsSubstring(text));
+  CHECK(esm::test::run({ESM_EXE, "data", "verify", scratch.path()}).exit_code == 3);
+}
+
+TEST_CASE("a killed data prepare leaves no half folder, and the next one starts cleanly") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string input = scratch.path() + "/in.fasta", pipe = scratch.path() + "/pipe.fasta",
+                    parent = scratch.path() + "/parent", out = parent + "/set";
+  std::string text;
+  for (int i = 0; i < 6000; ++i)
+    text += ">r" + std::to_string(i) + "\n" + std::string(500, "ACDEFGHIKL"[i % 10]) + "\n";
+  esm::write_file_atomically(input, text);
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  {
+    // The pipe gives the whole file and stays open: the first shards are written, the end never comes.
+    const esm::FileDescriptor open_end(::open(pipe.c_str(), O_RDWR));
+    esm::test::Process process({"/bin/sh", "-c",
+                                "cat '" + input + "' > '" + pipe + "' & exec '" ESM_EXE "' data prepare '" + pipe +
+                                    "' --max-shard-mib 1 --out '" + out + "'"});
+    const auto shards = [&] {
+      int64_t n = 0;
+      std::error_code error;
+      for (fs::recursive_directory_iterator it(parent, error), end; !error && it != end; it.increment(error))
+        n += it->path().extension() == ".h5" ? 1 : 0;
+      return n;
+    };
+    for (int i = 0; i < 600 && shards() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    REQUIRE(shards() > 0);
+    process.send(SIGKILL);
+    CHECK(process.wait().signal == SIGKILL);
+  }
+  CHECK_FALSE(fs::exists(out));
+  CHECK_FALSE(fs::is_empty(parent));  // what the killed one had begun
+  const Finished done = prepare({input, "--max-shard-mib", "1", "--out", out});
+  INFO(done.all());
+  CHECK(done.exit_code == 0);
+  CHECK_THAT(done.out, ContainsSubstring("6,000 records: 6,000 usable"));
+  CHECK(std::distance(fs::directory_iterator(parent), {}) == 1);
+  CHECK(esm::test::run({ESM_EXE, "data", "verify", out}).exit_code == 0);
+}
+
 TEST_CASE("Ctrl-C is heard while standard input is silent") {
   const ScratchFolder scratch("esm-cli-data");
   const std::string pipe = scratch.path() + "/silent", folder = scratch.path() + "/parent";

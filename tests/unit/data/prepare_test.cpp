@@ -168,8 +168,9 @@ TEST_CASE("many shards hold the same sequences as one, in the same order") {
   prepare({test_data("protein/tiny_train.fasta")}, scratch / "one", {});
   PrepareOptions options;
   options.max_shard_bytes = 1000;
-  int64_t last_done = 0, last_total = 0;
+  int64_t last_done = 0, last_total = 0, ends = 0;
   options.progress = [&](const PrepareProgress& p) {
+    ends += p.finished ? 1 : 0;
     last_done = p.bytes_done;
     last_total = p.bytes_total;
   };
@@ -180,6 +181,7 @@ TEST_CASE("many shards hold the same sequences as one, in the same order") {
   CHECK(many.lengths.shortest == 46);
   CHECK(many.lengths.longest == 400);
   CHECK(last_done == last_total);
+  CHECK(ends == 1);
   CHECK(sequences(scratch / "many") == sequences(scratch / "one"));
   CHECK(open_dataset({scratch / "many"}, {}).id(200) == open_dataset({scratch / "one"}, {}).id(200));
 }
