@@ -50,6 +50,13 @@ int run(int argc, char** argv) {
   return run_subcommand("esmtrain", kSummary, kCommands, argc, argv);
 }
 
+/// Names out of files of strangers stand in messages; none of them may steer the terminal.
+std::string without_controls(std::string text) {
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7F) c = '?';
+  return text;
+}
+
 /// Exceptions of libraries carry a stack trace behind the first paragraph.
 std::string message_of(const std::exception& e) {
   const std::string text = e.what();
@@ -77,6 +84,6 @@ int main(int argc, char** argv) {
     message = esm::app::message_of(e);
   }
   std::fflush(stdout);
-  fmt::print(stderr, "esmtrain: error: {}\n", message);
+  fmt::print(stderr, "esmtrain: error: {}\n", esm::app::without_controls(message));
   return code;
 }

@@ -25,6 +25,11 @@ target_compile_options(esm_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wno-sign-conversion;-Wno-restrict;-Wno-array-bounds;-Wno-missing-field-initializers;-Werror;-fpch-preprocess>)
 target_include_directories(esm_options INTERFACE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # Only for fuzzing: g++ is the compiler whose warnings count.
+  target_compile_options(esm_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-w>)
+endif()
+
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
   target_link_options(esm_options INTERFACE -fuse-ld=mold)
@@ -35,4 +40,12 @@ if(ESM_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
                       -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=address,undefined)
+endif()
+
+if(ESM_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "ESM_FUZZ wants clang++ (libFuzzer); the compiler is ${CMAKE_CXX_COMPILER_ID}. "
+      "Use the preset fuzz, or scripts/check.sh fuzz, which installs it.")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -5,6 +5,7 @@
 #   scripts/check.sh format             clang-format 14 and shellcheck, where they are installed
 #   scripts/check.sh cpu [--cpu-only]   builds cpu and (where there is an nvcc) cuda; the tests labelled cpu
 #   scripts/check.sh asan               the same tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   scripts/check.sh fuzz [SECONDS]     each fuzzer of a reader for so long (60); what it finds goes to tests/data/fuzz_cases
 #   scripts/check.sh gpu                the tests that need GPUs; one that is skipped counts as failed
 #   scripts/check.sh all                format, cpu, asan, and gpu where there is a GPU
 #
@@ -62,6 +63,27 @@ check_asan() {
   stage "tests asan" ctest --preset asan --no-tests=error
 }
 
+# A fuzzer starts from the kept cases and small test data. Its finding (crash, leak, too slow, more than 512 MiB for 64 KiB)
+# is kept, for tests/fuzz/replay_test.cpp to run it from then on. 5 s under the sanitizers are about 1 s without.
+run_fuzzer() {
+  local name=$1 seconds=$2 corpus=build/fuzz/corpus/$1
+  mkdir -p "$corpus"
+  ASAN_OPTIONS=quarantine_size_mb=16 build/fuzz/tests/fuzz/fuzz_"$name" "$corpus" "tests/data/fuzz_cases/$name" "${@:3}" -max_total_time="$seconds" \
+    -max_len=65536 -timeout=5 -rss_limit_mb=512 -print_final_stats=1 -verbosity=0 \
+    -artifact_prefix="tests/data/fuzz_cases/$name/" ||
+    die "fuzz $name: a finding, kept in tests/data/fuzz_cases/$name; mend what it shows, and hand the file in too"
+}
+
+check_fuzz() {
+  local seconds=$1 data=tests/data/oddities
+  stage "set-up" scripts/setup.sh fuzz
+  stage "build fuzz" build_preset fuzz fuzz
+  stage "fuzz fasta" run_fuzzer fasta "$seconds" $data/fasta
+  stage "fuzz config" run_fuzzer config "$seconds" $data/config configs
+  stage "fuzz safetensors" run_fuzzer safetensors "$seconds" $data/safetensors
+  stage "fuzz manifest" run_fuzzer manifest "$seconds"
+}
+
 check_gpu() {
   local gpus report=build/cuda/gpu_tests.xml label skipped
   gpus=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU' || true)
@@ -77,7 +99,7 @@ check_gpu() {
 }
 
 mode=${1:-default}
-if (($# > 1)) && [[ "$*" != "cpu --cpu-only" ]]; then mode=; fi
+if (($# > 1)) && [[ ! "$*" =~ ^(cpu --cpu-only|fuzz [0-9]+)$ ]]; then mode=; fi
 case $mode in
   default)
     check_format
@@ -86,6 +108,7 @@ case $mode in
   format) check_format ;;
   cpu) check_cpu "${2:-}" ;;
   asan) check_asan ;;
+  fuzz) check_fuzz "${2:-60}" ;;
   gpu) check_gpu ;;
   all)
     check_format
@@ -93,5 +116,5 @@ case $mode in
     check_asan
     if nvidia-smi --list-gpus >/dev/null 2>&1; then check_gpu; else say "check gpu skipped: no GPU on this machine"; fi
     ;;
-  *) die "usage: scripts/check.sh [format|cpu [--cpu-only]|asan|gpu|all]; found: $*" ;;
+  *) die "usage: scripts/check.sh [format|cpu [--cpu-only]|asan|fuzz [SECONDS]|gpu|all]; found: $*" ;;
 esac

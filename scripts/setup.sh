@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Brings in all that a build needs: packages of the distribution, LibTorch, NVIDIA's libraries.
 #
-#   scripts/setup.sh [cpu|cuda]    cpu (default): what the presets cpu and asan need; cuda: more libraries
+#   scripts/setup.sh [cpu|cuda|fuzz]    cpu (default): what the presets cpu and asan need; cuda: more libraries;
+#                                       fuzz: clang 14 besides, for libFuzzer
 #
 # What is there is left alone, so a second run is quick and needs no network.
 #   LIBTORCH=/path          a LibTorch 2.11 of your own (a folder with lib/ and include/); nothing is fetched then
@@ -12,13 +13,14 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 preset=${1:-cpu}
-if (($# > 1)) || [[ ! $preset =~ ^(cpu|cuda)$ ]]; then
-  die "usage: scripts/setup.sh [cpu|cuda]; found: $*"
+if (($# > 1)) || [[ ! $preset =~ ^(cpu|cuda|fuzz)$ ]]; then
+  die "usage: scripts/setup.sh [cpu|cuda|fuzz]; found: $*"
 fi
 
 packages=(g++ cmake ninja-build ccache mold git ca-certificates pkg-config
   libyaml-cpp-dev libhdf5-dev libspdlog-dev libfmt-dev catch2 zlib1g-dev libzstd-dev
   nlohmann-json3-dev libxxhash-dev libgloo-dev)
+if [[ $preset == fuzz ]]; then packages+=(clang-14 libclang-rt-14-dev); fi
 downloader_packages=(python3-pip unzip)
 
 libraries=${ESMTRAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/esmtrain}/libtorch-2.11.0-cu130

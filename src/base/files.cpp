@@ -23,7 +23,8 @@ void FileDescriptor::reset() {
 }
 
 MappedFile::MappedFile(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: a pipe under this name must not make us wait for a writer.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) fail<DataError>("cannot open {}: {}", path, errno_text());
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) fail<DataError>("cannot read {}: {}", path, errno_text());

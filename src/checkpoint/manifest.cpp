@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/json_limits.h"
 #include "base/json_writer.h"
 
 namespace esm::checkpoint {
@@ -26,6 +27,7 @@ constexpr std::array kRoles{std::pair{Role::kParameter, std::string_view("parame
 constexpr std::string_view kHashKey = "\"hash\": \"";
 constexpr std::string_view kEnd = "\"\n}\n";
 constexpr size_t kHashDigits = 32;
+constexpr int64_t kMaxMembers = 10'000;  // of one object; a value for every tensor of the largest model is far below
 
 std::string hash_of_text(std::string_view text) {
   std::string copy(text);
@@ -241,6 +243,8 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& where) {
+  if (const std::string excess = json_excess(text, kMaxMembers); !excess.empty())
+    fail<CheckpointError>("{}: damaged: {}", where, excess);
   const Json root = Json::parse(text.begin(), text.end(), nullptr, false);
   // A newer version may have another way of hashing, so it is told apart before the hash is looked at.
   if (root.is_object() && root.contains("format_version") && root["format_version"].is_number_integer()) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/json_limits.h"
 #include "base/json_writer.h"
 #include "base/narrow.h"
 #include "base/units.h"
@@ -28,6 +29,8 @@ uint64_t little_endian_u64(std::span<const std::byte> bytes) {
 
 // Parses a JSON object, refusing a key that stands twice at depth 1.
 json parse_object(std::string_view text, const std::string& where) {
+  if (const std::string excess = json_excess(text); !excess.empty())
+    fail<CheckpointError>("{}: damaged: {}", where, excess);
   std::set<std::string> seen;
   std::string duplicate;
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
@@ -171,13 +174,10 @@ namespace {
 constexpr char kIndexName[] = "model.safetensors.index.json";
 
 json read_index(const std::string& path) {
-  std::string text;
-  try {
-    text = read_text_file(path);
-  } catch (const DataError& e) {
-    fail<CheckpointError>("{}", e.what());
-  }
-  json root = parse_object(text, path);
+  const MappedFile file = open_mapped(path);
+  if (file.bytes().size() > kMaxHeaderBytes)
+    fail<CheckpointError>("{}: damaged: {} bytes are too many for an index", path, file.bytes().size());
+  json root = parse_object({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
   if (!root.contains("weight_map") || !root["weight_map"].is_object())
     fail<CheckpointError>("{}: damaged: it has no weight_map", path);
   return root["weight_map"];

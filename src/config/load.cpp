@@ -1,4 +1,5 @@
 // Reading a config: files, then the command line, then the checks; every error is kept until the end.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kExtends = "extends";
+constexpr size_t kHelpful = 100;  // a file with more errors is no config, and a suggestion costs 50 microseconds
 
 /// At most one byte more than a config may have: a data file given by mistake is not read whole.
 std::string read_some(const std::string& path) {
@@ -133,7 +135,11 @@ class Loader {
  private:
   template <class... Args>
   void add_error(fmt::format_string<Args...> format, Args&&... args) {
-    errors_.push_back(fmt::format(format, std::forward<Args>(args)...));
+    std::string error = fmt::format(format, std::forward<Args>(args)...);
+    // Keys and values stand in it as they were written; an error stays one line.
+    std::replace_if(
+        error.begin(), error.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+    errors_.push_back(std::move(error));
   }
 
   void extend(const YamlNode& root, const std::string& name, bool may_extend) {
@@ -196,9 +202,10 @@ class Loader {
 
   /// The key itself may be misspelt, or an unknown section may hold keys that belong elsewhere.
   std::vector<std::string> suggest_for(const YamlMember& member, const std::string& key) const {
+    if (errors_.size() >= kHelpful) return {};
     std::vector<std::string> names = suggest(key, names_);
-    for (const YamlMember& inner : member.value.members)
-      for (std::string& name : suggest(join_key(key, inner.key), names_))
+    for (size_t i = 0; i < std::min(kHelpful, member.value.members.size()); ++i)
+      for (std::string& name : suggest(join_key(key, member.value.members[i].key), names_))
         if (names.size() < 3 && std::find(names.begin(), names.end(), name) == names.end())
           names.push_back(std::move(name));
     return names;

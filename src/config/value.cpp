@@ -181,6 +181,9 @@ template <class... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+// C++20 has this one built in; clang++ before 17 does not.
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
 
 /// Command-line text as the node that the same text would be in a file; where text is wanted, as if it were quoted.
 YamlNode argument_node(std::string_view text, bool is_text, bool may_be_collection) {

@@ -132,6 +132,7 @@ class TreeBuilder : public YAML::EventHandler {
 void refuse_odd_bytes(std::string_view text) {
   int line = 1;
   size_t line_start = 0;
+  bool indenting = true;  // nothing but blanks since the line began
   for (size_t i = 0; i < text.size();) {
     const auto column = static_cast<int>(i - line_start) + 1;
     const size_t length = utf8_length(text, i);
@@ -140,13 +141,16 @@ void refuse_odd_bytes(std::string_view text) {
     if (byte == '\n') {
       ++line;
       line_start = i + 1;
-    } else if (byte == '\t' && text.substr(line_start, i - line_start).find_first_not_of(" \t") == std::string::npos) {
-      const size_t next = text.find_first_not_of(" \t", i);
-      if (next != std::string_view::npos && text[next] != '\n' && text[next] != '#')
+    } else if (byte == '\t' && indenting) {
+      const size_t next = std::min(text.find_first_not_of(" \t", i), text.size());
+      if (next < text.size() && text[next] != '\n' && text[next] != '#')
         throw YamlError(line, column, "a tab as indentation; YAML wants spaces");
+      i = next;
+      continue;
     } else if ((byte < 0x20 && byte != '\t') || byte == 0x7F) {
       throw YamlError(line, column, fmt::format("control character 0x{:02x}; is this a YAML file?", byte));
     }
+    indenting = byte == '\n' || (indenting && byte == ' ');
     i += length;
   }
 }

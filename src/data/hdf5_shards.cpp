@@ -182,6 +182,8 @@ std::unique_lock<std::mutex> hdf5_lock() {
   static std::mutex mutex;
   std::unique_lock lock(mutex);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  // Never code from elsewhere because a file names a filter: our shards have none.
+  ESM_CHECK(H5PLset_loading_state(0) >= 0, "HDF5 does not take that plugins are off");
   return lock;
 }
 
@@ -377,14 +379,18 @@ struct ShardFile::Hdf5View {
 
   // Place of a dataset of `count` values; everything about it must be as we write it.
   Extent extent(const char* name, hid_t type, int64_t count) const {
-    const Handle set(H5Lexists(file.get(), name, H5P_DEFAULT) > 0 ? H5Dopen2(file.get(), name, H5P_DEFAULT) : -1,
-                     H5Dclose);
+    H5L_info_t link{};
+    const bool there =
+        H5Lexists(file.get(), name, H5P_DEFAULT) > 0 && H5Lget_info(file.get(), name, &link, H5P_DEFAULT) >= 0;
+    // Soft and external links lead to other places, even to other files.
+    if (there && link.type != H5L_TYPE_HARD) foreign(fmt::format("'{}' is a link to another place", name));
+    const Handle set(there ? H5Dopen2(file.get(), name, H5P_DEFAULT) : -1, H5Dclose);
     if (!set.valid()) foreign(fmt::format("the dataset '{}' is missing or damaged", name));
-    const Handle found(H5Dget_type(set.get()), H5Tclose), space(H5Dget_space(set.get()), H5Sclose);
-    const Handle plist(H5Dget_create_plist(set.get()), H5Pclose);
+    const Handle found(H5Dget_type(set.get()), H5Tclose), plist(H5Dget_create_plist(set.get()), H5Pclose);
     if (H5Tequal(found.get(), type) <= 0) foreign(fmt::format("the dataset '{}' has another element type", name));
     if (H5Pget_layout(plist.get()) != H5D_CONTIGUOUS || H5Pget_external_count(plist.get()) != 0)
       foreign(fmt::format("the dataset '{}' is not contiguous", name));
+    const Handle space(H5Dget_space(set.get()), H5Sclose);  // of a virtual one this would open other files
     hsize_t n = 0;
     if (H5Sget_simple_extent_ndims(space.get()) != 1 || H5Sget_simple_extent_dims(space.get(), &n, nullptr) != 1 ||
         n != static_cast<hsize_t>(count))

@@ -27,7 +27,7 @@ struct ShardFile::Touched {
 };
 
 ShardFile::ShardFile(const std::string& path, bool lazy_checksums)
-    : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // no wait for a pipe's writer
   if (!file_.valid()) fail<DataError>("cannot open {}: {}", path, errno_text());
   struct stat info {};
   if (::fstat(file_.get(), &info) != 0) fail<DataError>("cannot read {}: {}", path, errno_text());

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/json_limits.h"
 
 namespace esm::models {
 using Json = nlohmann::ordered_json;
@@ -15,8 +16,10 @@ struct ConfigJson::Impl {
   std::string found(const char* key) const { return root.contains(key) ? root[key].dump().substr(0, 60) : "absent"; }
 };
 
-ConfigJson::ConfigJson(const std::string& text, std::string where)
-    : impl_(new Impl{.root = Json::parse(text, nullptr, false), .where = std::move(where)}) {
+ConfigJson::ConfigJson(const std::string& text, std::string where) : impl_(new Impl{.where = std::move(where)}) {
+  if (const std::string excess = json_excess(text, 10'000); !excess.empty())
+    fail<CheckpointError>("{}: {}", impl_->where, excess);
+  impl_->root = Json::parse(text, nullptr, false);
   if (!impl_->root.is_object()) fail<CheckpointError>("{}: not a JSON object", impl_->where);
 }
 ConfigJson::~ConfigJson() = default;

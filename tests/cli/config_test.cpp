@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "cli/process.h"
 #include "support/catch.h"
+#include "support/config_edits.h"
 
 using esm::ScratchFolder;
 using esm::write_file_atomically;
@@ -165,4 +166,18 @@ TEST_CASE("odd config files have their documented outcome") {
   const Finished bom = esmtrain({"config", "show", kOddities + "bom_crlf.yaml", "--data.train", "a.fasta"});
   CHECK(bom.exit_code == 0);
   CHECK_THAT(bom.out, ContainsSubstring("seed: 7\n"));
+}
+
+TEST_CASE("50 random edits of a config: exit code 0 or 2, one message, no crash and no hang") {
+  const ScratchFolder scratch("cli-config");
+  esm::test::ConfigEdits edits(50);
+  for (int trial = 0; trial < 50; ++trial) {
+    write_file_atomically(scratch.path() + "/edited.yaml", edits.broken(kSmall));
+    const Finished done = esmtrain({"config", "check", "edited.yaml"}, scratch.path());
+    INFO("trial " << trial);
+    if (done.exit_code == 0)
+      CHECK(done.out == "ok\n");
+    else
+      check_refused(done, 2);
+  }
 }

@@ -84,6 +84,20 @@ TEST_CASE("a stranger's manifest cannot lead out of its folder") {
   CHECK_THAT(refusal(manifest_text(manifest)), ContainsSubstring("non-negative"));
 }
 
+TEST_CASE("a stranger's manifest cannot exhaust the stack or the clock") {
+  // Refused before the hash is looked at, so it need not be right.
+  const auto with = [](const std::string& position) {
+    std::string text = manifest_text(sample());
+    const std::string own = "\"data_position\": ";
+    return text.insert(text.find(own) + own.size(), position + ", \"x\": ");
+  };
+  CHECK_THAT(refusal(with(std::string(200000, '[') + std::string(200000, ']'))),
+             ContainsSubstring("nested more than 64 deep"));
+  std::string wide = "{";
+  for (int i = 0; i < 10'001; ++i) wide += fmt::format("{}\"{}\":1", i == 0 ? "" : ",", i);
+  CHECK_THAT(refusal(with(wide + "}")), ContainsSubstring("an object of more than 10000 members"));
+}
+
 TEST_CASE("names of step folders") {
   CHECK(step_folder_name(100) == "step-000000100");
   CHECK(parse_step_folder_name("step-000000100") == 100);

@@ -1,5 +1,7 @@
 #include "checkpoint/safetensors.h"
 
+#include <sys/stat.h>
+
 #include <random>
 
 #include "base/check.h"
@@ -123,7 +125,8 @@ TEST_CASE("headers that lie are refused") {
       {"{\"a\":", 0, "not JSON"},
       {"{\"__metadata__\":{\"n\":1}}", 0, "not text"},
       {"{\"__metadata__\":7}", 0, "not an object"},
-      {std::string(200000, '['), 0, "not JSON"}};
+      {std::string(200000, '['), 0, "nested more than 64 deep"},
+      {"{\"a\":" + entry("F32", std::string(200000, '[') + std::string(200000, ']'), "[0,8]") + "}", 8, "nested"}};
   for (const Case& c : cases) {
     INFO(c.header.substr(0, 200));
     CHECK_THAT(error_of(file_of(c.header, c.data)), ContainsSubstring(c.words));
@@ -215,6 +218,16 @@ TEST_CASE("a model in several files") {
   CHECK_THAT(refusal(), ContainsSubstring("weight_map"));
   index("{");
   CHECK_THAT(refusal(), ContainsSubstring("not JSON"));
+  index("{\"weight_map\":" + std::string(200000, '[') + std::string(200000, ']') + "}");
+  CHECK_THAT(refusal(), ContainsSubstring("nested more than 64 deep"));
+}
+
+TEST_CASE("a pipe in the place of a file is refused at once") {
+  const ScratchFolder scratch("safetensors");
+  REQUIRE(::mkfifo((scratch.path() + "/model.safetensors").c_str(), 0600) == 0);
+  CHECK_THROWS_AS(SafetensorsSet(scratch.path()), CheckpointError);
+  REQUIRE(::mkfifo((scratch.path() + "/model.safetensors.index.json").c_str(), 0600) == 0);
+  CHECK_THROWS_AS(SafetensorsSet(scratch.path()), CheckpointError);
 }
 
 }  // namespace
