@@ -14,14 +14,17 @@ struct Folder {
   std::string newest;
   std::map<std::string, std::string> sound;  // file -> content of the newest
 
-  Folder() : store(scratch.path(), options()), newest(store.step_path(20)) {
-    store.save(Content(10).request());
-    store.save(Content(20).request());
+  int64_t rows;
+
+  explicit Folder(int64_t rows_ = 40, int64_t max_file_bytes = 400)
+      : store(scratch.path(), options(max_file_bytes)), newest(store.step_path(20)), rows(rows_) {
+    store.save(Content(10, rows).request());
+    store.save(Content(20, rows).request());
     for (const std::string& name : entries_of(newest)) sound[name] = read_text_file(newest + "/" + name);
   }
-  StoreOptions options() {
+  StoreOptions options(int64_t max_file_bytes) {
     StoreOptions options = quiet({.keep_last = 5}, nullptr, &lines);
-    options.max_file_bytes = 400;
+    options.max_file_bytes = max_file_bytes;
     return options;
   }
   void put(const std::string& name, const std::string& content) { put_file(newest + "/" + name, content); }
@@ -38,7 +41,7 @@ struct Folder {
     lines.clear();
     const std::optional<OpenCheckpoint> found = store.newest_complete();
     REQUIRE(found.has_value());
-    CHECK(Content(10).equals(*found));
+    CHECK(Content(10, rows).equals(*found));
     REQUIRE(lines.size() == 1);
     CHECK_THAT(lines[0], ContainsSubstring(file) && ContainsSubstring("next older"));
   }
@@ -94,6 +97,55 @@ TEST_CASE("files cut, grown, swapped, exchanged with another step's, missing or 
   folder.put(b, folder.sound[b]);
   CHECK(Content(20).equals(OpenCheckpoint(folder.newest)));
 }
+
+// One way of damaging the newest checkpoint; returns the file that is to be named.
+std::string damage(Folder& folder, std::mt19937& random) {
+  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const auto any = [&] {
+    return std::next(folder.sound.begin(), static_cast<std::ptrdiff_t>(below(folder.sound.size())));
+  };
+  const std::string older = folder.store.step_path(10);
+  for (;;) {
+    const auto& [name, content] = *any();
+    const auto& [other, other_content] = *any();
+    std::string damaged = content;
+    switch (below(10)) {
+      case 0: damaged.pop_back(); break;
+      case 1: damaged.resize(damaged.size() - std::min<size_t>(damaged.size(), 4096)); break;
+      case 2: damaged.clear(); break;
+      case 3: damaged = read_text_file(older + "/" + name); break;
+      case 4:
+        if (name == kManifestName || other == kManifestName) continue;  // the manifest is no shard
+        folder.put(other, content);
+        damaged = other_content;
+        break;
+      default: {
+        char& byte = damaged[below(damaged.size())];
+        byte = static_cast<char>(byte ^ (1 << below(8)));
+      }
+    }
+    if (damaged == content) continue;  // passed-through tensors are the same in every step
+    folder.put(name, damaged);
+    return damaged == other_content ? std::min(name, other) : name;
+  }
+}
+
+void damage_many_times(int cases, uint32_t seed) {
+  Folder folder(3000, 30'000);  // files of several blocks
+  REQUIRE(folder.sound.size() >= 6);
+  std::mt19937 random(seed);
+  for (int trial = 0; trial < cases; ++trial) {
+    CAPTURE(trial, seed);
+    folder.check_found(damage(folder, random));
+    for (const auto& [name, content] : folder.sound)
+      if (read_text_file(folder.newest + "/" + name) != content) folder.put(name, content);
+  }
+  CHECK(Content(20, 3000).equals(OpenCheckpoint(folder.newest)));
+}
+
+TEST_CASE("50 random flips, cuts and mix-ups are found") { damage_many_times(50, 1); }
+
+TEST_CASE("500 random flips, cuts and mix-ups are found", "[slow]") { damage_many_times(500, 2); }
 
 TEST_CASE("nothing sound: an error instead of a start from scratch") {
   Folder folder;
