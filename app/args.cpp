@@ -18,6 +18,7 @@ struct Args::Item {
   Need need = kOptional;
   bool is_flag = false;
   bool is_list = false;
+  bool is_hidden = false;
   std::function<std::string(const std::vector<std::string>&)> set;
 
   bool is_option() const { return name.starts_with("--"); }
@@ -125,6 +126,11 @@ Args& Args::choice(std::string& value, std::string_view name, std::initializer_l
               }});
 }
 
+Args& Args::hide() {
+  items_.back().is_hidden = true;
+  return *this;
+}
+
 Args& Args::settings(std::vector<config::Override>& overrides, std::vector<config::Entry> fields) {
   overrides_ = &overrides;
   fields_ = std::move(fields);
@@ -200,7 +206,7 @@ std::string Args::help() const {
   const auto list = [&](std::string_view title, bool options) {
     std::string lines;
     for (const Item& item : items_) {
-      if (item.is_option() != options) continue;
+      if (item.is_option() != options || item.is_hidden) continue;
       const std::string name = item.metavar.empty() ? item.name : item.name + " " + item.metavar;
       const std::string note = item.default_text.empty() ? "" : fmt::format(" (default: {})", item.default_text);
       lines += fmt::format("  {:<24} {}{}\n", name, item.help, note);

@@ -60,6 +60,9 @@ class Args {
   Args& choice(std::string& value, std::string_view name, std::initializer_list<std::string_view> choices,
                std::string_view help, Need need = kOptional);
 
+  /// The help text leaves out the argument that was declared last.
+  Args& hide();
+
   /// Also takes `--set key=value`, `--key value` and `--key=value` for every field of C, in the order of the command
   /// line, for config::load(). The help text lists the fields.
   template <class C>

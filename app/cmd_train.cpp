@@ -6,6 +6,7 @@
 #include "app/args.h"
 #include "app/commands.h"
 #include "app/environment.h"
+#include "app/slow_files.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -16,12 +17,16 @@ namespace esm::app {
 int cmd_train(int argc, char** argv) {
   std::string config_path;
   std::string resume = "none";
+  int64_t slow_writes_ms = 0;
   std::vector<config::Override> overrides;
   Args args("train", "Trains the model that CONFIG describes; results go to the folder run.dir.");
   args.positional(config_path, "CONFIG", "YAML file, e.g. configs/quickstart.yaml.")
       .option(resume, "--resume", "auto|PATH|none",
               "auto: go on from the newest sound checkpoint of run.dir, or start if there is none; PATH: from this "
               "checkpoint; none: a new run, refused where there are checkpoints already.")
+      .option(slow_writes_ms, "--test-slow-writes", "MS",
+              "For drills: before everything that a checkpoint writes to the disk, wait so long.")
+      .hide()
       .settings<train::RunConfig>(overrides)
       .example("esmtrain train configs/quickstart.yaml", "a small model on the proteins that come with the program")
       .example("esmtrain train my.yaml --optimizer.lr 1e-3 --set run.dir=runs/lr1e-3 --resume auto", "an ablation");
@@ -38,6 +43,8 @@ int cmd_train(int argc, char** argv) {
   options.origins = loaded.origins;
   for (const auto& [name, version] : program_versions()) options.versions[name] = version;
   options.stop_signal = &StopSignals::received;
+  SlowFiles slow_files(slow_writes_ms);
+  if (slow_writes_ms > 0) options.files = &slow_files;
 
   const train::TrainResult result = train::train(config, options);
   if (result.reason == train::StopReason::kSignal) {

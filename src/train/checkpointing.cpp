@@ -39,10 +39,12 @@ std::vector<std::byte> copy_of(const at::Tensor& tensor) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Host memory is written from where it is, device memory is fetched when its turn comes.
-checkpoint::TensorOut tensor_of(const nn::ParamSpec& spec, const at::Tensor& view) {
+// Without a copy, host memory is written from where it is, and device memory is fetched when its turn comes.
+checkpoint::TensorOut tensor_of(const nn::ParamSpec& spec, const at::Tensor& view, HostCopy* copy) {
   checkpoint::TensorOut out{.name = spec.name, .dtype = dtype_of(view), .shape = view.sizes().vec()};
-  if (view.is_cpu())
+  if (copy != nullptr)
+    out.bytes = copy->add(view);
+  else if (view.is_cpu())
     out.bytes = bytes_of(view);
   else
     out.make = [view] { return copy_of(view); };
@@ -52,9 +54,9 @@ checkpoint::TensorOut tensor_of(const nn::ParamSpec& spec, const at::Tensor& vie
 std::string joined_names(const ops::Scales& scales) { return fmt::format("{}", fmt::join(scales.names(), "\n")); }
 
 /// With the names that the rows of the state belong to.
-std::vector<checkpoint::TensorOut> scale_tensors(const ops::Scales& scales) {
+std::vector<checkpoint::TensorOut> scale_tensors(const ops::Scales& scales, HostCopy* copy) {
   std::vector<checkpoint::TensorOut> out;
-  for (const auto& [name, tensor] : scales.state()) out.push_back(tensor_of({.name = name}, tensor));
+  for (const auto& [name, tensor] : scales.state()) out.push_back(tensor_of({.name = name}, tensor, copy));
   const std::string names = joined_names(scales);
   out.push_back({.name = "names", .dtype = DType::kU8, .shape = {std::ssize(names)}, .make = [names] {
                    std::vector<std::byte> bytes(names.size());
@@ -65,13 +67,14 @@ std::vector<checkpoint::TensorOut> scale_tensors(const ops::Scales& scales) {
 }
 
 // How `unit` keeps its weights in a checkpoint: as they are, or FP32 made of two halves when its turn comes.
-checkpoint::TensorOut weights_of(const nn::UnitStorage& unit, size_t index) {
+checkpoint::TensorOut weights_of(const nn::UnitStorage& unit, size_t index, HostCopy* copy) {
   const nn::ParamSpec& spec = unit.entries()[index].spec;
   switch (unit.formats().master) {
-    case precision::MasterFormat::kF32: return tensor_of(spec, unit.view(nn::Role::kMaster, index));
-    case precision::MasterFormat::kBF16: return tensor_of(spec, unit.view(nn::Role::kCompute, index));
+    case precision::MasterFormat::kF32: return tensor_of(spec, unit.view(nn::Role::kMaster, index), copy);
+    case precision::MasterFormat::kBF16: return tensor_of(spec, unit.view(nn::Role::kCompute, index), copy);
     case precision::MasterFormat::kBF16Remainder: break;
   }
+  if (copy != nullptr) return tensor_of(spec, unit.weights(index), copy);
   return {.name = spec.name, .dtype = DType::kF32, .shape = spec.shape, .make = [&unit, index] {
             return copy_of(unit.weights(index));
           }};
@@ -85,10 +88,14 @@ std::vector<checkpoint::TensorOut> all_tensors(models::Model& model, const Make&
   return out;
 }
 
-std::vector<checkpoint::TensorOut> tensors_of(models::Model& model, nn::Role role) {
-  return all_tensors(model, [role](const nn::UnitStorage& unit, size_t i) {
-    return tensor_of(unit.entries()[i].spec, unit.view(role, i));
+std::vector<checkpoint::TensorOut> tensors_of(models::Model& model, nn::Role role, HostCopy* copy) {
+  return all_tensors(model, [role, copy](const nn::UnitStorage& unit, size_t i) {
+    return tensor_of(unit.entries()[i].spec, unit.view(role, i), copy);
   });
+}
+
+std::vector<checkpoint::TensorOut> weight_tensors(models::Model& model, HostCopy* copy) {
+  return all_tensors(model, [copy](const nn::UnitStorage& unit, size_t i) { return weights_of(unit, i, copy); });
 }
 
 precision::StateFormats formats_of(models::Model& model) { return model.units().front()->formats(); }
@@ -200,9 +207,8 @@ bool copy_scales(const checkpoint::OpenCheckpoint& from, ops::Scales& scales) {
 
 }  // namespace
 
-checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& optimizer, const TrainState& state,
-                                     const data::LoaderState& position, const RunConfig& config,
-                                     const std::optional<ModelSource>& carried) {
+checkpoint::SaveRequest save_request(const ToSave& what, HostCopy* copy) {
+  const auto& [model, optimizer, state, position, config, carried] = what;
   checkpoint::SaveRequest request;
   checkpoint::Manifest& manifest = request.manifest;
   manifest.step = state.step;
@@ -218,14 +224,14 @@ checkpoint::SaveRequest save_request(models::Model& model, const Optimizer& opti
   manifest.schedule_json = schedule.end_object().text();
   manifest.counters_json = state.to_json();
   if (state.valid_step == state.step) manifest.metric = state.valid_loss;
-  request.parameters = all_tensors(model, weights_of);
-  request.exp_avg = tensors_of(model, nn::Role::kExpAvg);
-  request.exp_avg_sq = tensors_of(model, nn::Role::kExpAvgSq);
+  request.parameters = weight_tensors(model, copy);
+  request.exp_avg = tensors_of(model, nn::Role::kExpAvg, copy);
+  request.exp_avg_sq = tensors_of(model, nn::Role::kExpAvgSq, copy);
   if (formats_of(model).moments == precision::MomentFormat::kE4M3) {
-    request.exp_avg_scale = tensors_of(model, nn::Role::kExpAvgScale);
-    request.exp_avg_sq_scale = tensors_of(model, nn::Role::kExpAvgSqScale);
+    request.exp_avg_scale = tensors_of(model, nn::Role::kExpAvgScale, copy);
+    request.exp_avg_sq_scale = tensors_of(model, nn::Role::kExpAvgSqScale, copy);
   }
-  if (const ops::Scales* scales = model.scales(); scales != nullptr) request.scale_state = scale_tensors(*scales);
+  if (const ops::Scales* scales = model.scales(); scales != nullptr) request.scale_state = scale_tensors(*scales, copy);
   if (carried.has_value()) {
     manifest.origin_json = carried->origin_json();
     request.passthrough = carried->passthrough();
@@ -273,8 +279,8 @@ Restored restore(const checkpoint::OpenCheckpoint& from, models::Model& model, O
         "its weights set init_from: {}",
         from.path(), from.path());
   const std::vector<Place> places = places_of(formats_of(model));
-  for (const Place& place : places) from.require(place.role, expected_tensors(tensors_of(model, place.where)));
-  std::vector<checkpoint::ExpectedTensor> expected = expected_tensors(all_tensors(model, weights_of));
+  for (const Place& place : places) from.require(place.role, expected_tensors(tensors_of(model, place.where, nullptr)));
+  std::vector<checkpoint::ExpectedTensor> expected = expected_tensors(weight_tensors(model, nullptr));
   expected.push_back({.name = "contact.weight", .shape = {}, .optional = true});
   expected.push_back({.name = "contact.bias", .shape = {}, .optional = true});
   from.require(Role::kParameter, expected);

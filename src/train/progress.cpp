@@ -10,7 +10,14 @@
 namespace esm::train {
 
 Progress::Progress(const Options& options) : options_(options) {
-  if (options_.live) log::set_terminal_hooks([this] { erase(); }, [this] { draw(); });
+  if (!options_.live) return;
+  const auto locked = [this](void (Progress::*what)()) {
+    return [this, what] {
+      const std::scoped_lock lock(mutex_);
+      (this->*what)();
+    };
+  };
+  log::set_terminal_hooks(locked(&Progress::erase), locked(&Progress::draw));
 }
 
 Progress::~Progress() {
@@ -32,6 +39,7 @@ void Progress::erase() {
 
 void Progress::status(const std::string& text) {
   if (!options_.live) return;
+  const std::scoped_lock lock(mutex_);
   erase();
   live_text_ = text;
   draw();

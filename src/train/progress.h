@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "train/metrics.h"
@@ -29,6 +30,7 @@ class Progress {
   void erase();
 
   Options options_;
+  std::mutex mutex_;  // of the next two: any thread may write a line into the log
   std::string live_text_;
   bool drawn_ = false;
   double seconds_per_step_ = 0;  // running mean

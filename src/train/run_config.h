@@ -143,6 +143,11 @@ struct CheckpointSection {
             config::at_least(0))
   bool keep_best = true;
   ESM_FIELD(keep_best, "Whether the checkpoint with the lowest validation loss is kept.")
+  bool async = true;
+  ESM_FIELD(async,
+            "Write checkpoints while training goes on, from a copy in host memory as large as the checkpoint; false: "
+            "training waits until they are written. Changes no result. The last one is always waited for.",
+            config::Resume::kFree)
   SaveError on_error = SaveError::kContinue;
   ESM_FIELD(on_error, "A checkpoint that cannot be written: go on and try again at the next interval, or stop.")
 };

@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "base/units.h"
 #include "dist/comm.h"
+#include "train/background_save.h"
 #include "train/checkpointing.h"
 #include "train/evaluation.h"
 #include "train/expect.h"
@@ -28,8 +29,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-checkpoint::StoreOptions store_options(const CheckpointSection& config) {
+checkpoint::StoreOptions store_options(const CheckpointSection& config, checkpoint::FileSystem* files) {
   checkpoint::StoreOptions options;
+  options.files = files;
   options.retention = {
       .keep_last = config.keep_last, .keep_every = config.keep_every_steps, .keep_best = config.keep_best};
   return options;
@@ -42,7 +44,7 @@ class Trainer {
       : config_(config),
         options_(options),
         folder_(config_.run.dir),
-        store_(folder_.checkpoints(), store_options(config_.checkpoint)),
+        store_(folder_.checkpoints(), store_options(config_.checkpoint, options_.files)),
         comm_(dist::make_single_comm()) {
     config_.train.threads = effective_threads(config_.train.threads);
     log::also_to_file(folder_.log());
@@ -66,7 +68,9 @@ class Trainer {
   void report(const StepOutcome& outcome);
   bool validate();
   bool note_validation(double loss);
+  void save(BackgroundSave::Mode mode);
   void save();
+  void finish_save();
   TrainResult finish(StopReason reason);
 
   RunConfig& config_;
@@ -90,7 +94,9 @@ class Trainer {
   std::chrono::steady_clock::time_point last_done_;  // when the last step was, or the one before it was queued
   std::string monitor_;
   std::string last_checkpoint_;
-  int64_t saved_step_ = -1;
+  int64_t saved_step_ = -1;    // of the last checkpoint
+  int64_t started_save_ = -1;  // of the last one that was begun
+  std::optional<BackgroundSave> saving_;
 };
 
 void Trainer::open_everything() {
@@ -118,7 +124,7 @@ void Trainer::open_everything() {
     state_ = restored.state;
     loader_.emplace(data.train, loading, restored.position);
     last_checkpoint_ = resumed->path();
-    saved_step_ = state_.step;
+    saved_step_ = started_save_ = state_.step;
     if (resumed->manifest().threads != config_.train.threads)
       log::warn("the checkpoint was made with {} CPU threads, this run has {}: results agree within rounding only",
                 resumed->manifest().threads, config_.train.threads);
@@ -134,6 +140,7 @@ void Trainer::open_everything() {
   evaluator_.emplace(data.valid, loading);
   monitor_ = config_.eval.monitor.empty() ? evaluator_->first_name() : config_.eval.monitor;
   check_free_space();
+  saving_.emplace(store_, context_);
   write_file_atomically(folder_.config(), config::to_yaml(config_));
   watch_.emplace(context_, *model_, config_.fp8.statistics_every_steps);
   metrics_.emplace(folder_, config_.run, state_.step, !state_.pending_eval);
@@ -236,6 +243,7 @@ void Trainer::count(const StepOutcome& outcome) {
             state_.skipped_in_a_row);
   const bool stop = config_.train.nonfinite == NonFinite::kStop;
   if (!stop && state_.skipped_in_a_row < config_.train.max_consecutive_skips) return;
+  finish_save();  // the message names the last one
   fail<Error>(
       "stopped at step {}: {} steps in a row were not finite (last: {}); the last checkpoint is {}. Try a lower "
       "optimizer.lr, a longer schedule.warmup_steps, or precision: fp32",
@@ -284,16 +292,34 @@ bool Trainer::note_validation(double loss) {
 }
 
 void Trainer::save() {
+  save(config_.checkpoint.async ? BackgroundSave::Mode::kBackground : BackgroundSave::Mode::kWait);
+  if (saving_->done()) finish_save();
+}
+
+void Trainer::save(BackgroundSave::Mode mode) {
   drain();
   const auto start = std::chrono::steady_clock::now();
-  try {
-    auto request = save_request(*model_, *optimizer_, state_, loader_->state(), config_, source_);
+  finish_save();  // the one before: there is never more than one on its way
+  started_save_ = state_.step;
+  const auto make = [this](HostCopy* copy) {
+    const data::LoaderState position = loader_->state();
+    auto request = save_request({*model_, *optimizer_, state_, position, config_, source_}, copy);
     request.manifest.kernels = kernels_.record;
     request.manifest.versions.insert(options_.versions.begin(), options_.versions.end());
-    const checkpoint::SaveResult result = store_.save(request);
-    last_checkpoint_ = result.path;
-    saved_step_ = state_.step;
-    log::info("saved {} ({}, {:.2f} s)", result.path, human_bytes(result.bytes), seconds_since(start));
+    return request;
+  };
+  saving_->start(make, mode, start);
+}
+
+// Waits for the checkpoint on its way, if there is one, and says what became of it.
+void Trainer::finish_save() {
+  if (!saving_->pending()) return;
+  try {
+    const SaveOutcome saved = saving_->finish();
+    last_checkpoint_ = saved.result.path;
+    saved_step_ = saved.step;
+    log::info("saved {} ({}, {:.2f} s, stalled {:.2f} s)", saved.result.path, human_bytes(saved.result.bytes),
+              saved.seconds, saved.stalled);
   } catch (const CheckpointError& e) {
     if (config_.checkpoint.on_error == SaveError::kStop) throw;
     log::error("training goes on without this checkpoint: {}", e.what());
@@ -302,7 +328,11 @@ void Trainer::save() {
 
 TrainResult Trainer::finish(StopReason reason) {
   drain();
-  if (saved_step_ != state_.step) save();
+  finish_save();
+  if (saved_step_ != state_.step) {
+    save(BackgroundSave::Mode::kWait);
+    finish_save();
+  }
   progress_.reset();
   TrainResult result{.reason = reason, .signal = signal(), .checkpoint = last_checkpoint_};
   if (saved_step_ != state_.step)
@@ -326,10 +356,11 @@ TrainResult Trainer::run() {
   }
   while (!is_over()) {
     if (signal() != 0) return finish(StopReason::kSignal);
+    if (saving_->done()) finish_save();
     step();
     const bool last = state_.step >= config_.train.max_steps;
     if ((last || due(config_.eval.every_steps)) && !validate()) return finish(StopReason::kSignal);
-    if (due(config_.checkpoint.every_steps) && saved_step_ != state_.step) save();
+    if (due(config_.checkpoint.every_steps) && started_save_ != state_.step) save();
   }
   return finish(state_.stopped_early ? StopReason::kStoppedEarly : StopReason::kFinished);
 }

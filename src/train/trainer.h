@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "checkpoint/file_system.h"
 #include "config/config.h"
 #include "train/run_config.h"
 
@@ -16,6 +17,7 @@ struct TrainOptions {
   config::Origins origins;                      // of the values in the config, for the log
   std::map<std::string, std::string> versions;  // of this program, for the manifest
   std::function<int()> stop_signal;             // number of a signal that asked for a stop, or 0
+  checkpoint::FileSystem* files = nullptr;      // by which checkpoints reach the disk; null: the real one
 };
 
 enum class StopReason { kFinished, kStoppedEarly, kSignal };

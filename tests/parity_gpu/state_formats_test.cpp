@@ -2,6 +2,7 @@
 #include "base/files.h"
 #include "ops/update.h"
 #include "parity_gpu/device.h"
+#include "support/background_save.h"
 #include "support/catch.h"
 #include "support/random_tensor.h"
 #include "support/trained.h"
@@ -89,6 +90,10 @@ TEST_CASE("the device's state is saved, and training goes on as if nothing had b
     CHECK(resumed.losses == straight.losses);
     CHECK(resumed.state() == straight.state());
   }
+}
+
+TEST_CASE("a checkpoint of the device's state written while training goes on equals one that training waited for") {
+  check_background_save(gpu());
 }
 
 }  // namespace esm::test

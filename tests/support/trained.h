@@ -85,11 +85,13 @@ struct Trained {
     result.optimizer.moments = model.options().formats.moments;
     return result;
   }
-  checkpoint::SaveRequest request() {
+  checkpoint::SaveRequest request(train::HostCopy* copy = nullptr) {
     train::TrainState state;
     state.step = state.updates = optimizer.updates();
     const data::LoaderState position{.packer = {}, .samples = 0, .fingerprint = std::string(32, '0')};
-    return train::save_request(model, optimizer, state, position, config(), std::nullopt);
+    const train::RunConfig settings = config();
+    const std::optional<train::ModelSource> carried;
+    return train::save_request({model, optimizer, state, position, settings, carried}, copy);
   }
   /// Path of the checkpoint.
   std::string save(const std::string& folder) {
