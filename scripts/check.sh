@@ -36,7 +36,7 @@ check_shellcheck() {
     say "check of the shell scripts skipped: no shellcheck"
     return 0
   fi
-  shellcheck --external-sources scripts/*.sh .ci/run || die "shellcheck found the above in our scripts"
+  shellcheck --external-sources scripts/*.sh scripts/drills/*.sh .ci/run || die "shellcheck found the above in our scripts"
 }
 
 check_format() {
