@@ -16,7 +16,7 @@ constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGUSR1};
 std::atomic<int> first_signal{0};
 std::atomic<int64_t> first_seconds{0};
 struct sigaction old_actions[kStopSignals.size()];
-struct sigaction old_pipe;
+struct sigaction old_pipe, old_file_size;
 
 int64_t now_seconds() {
   timespec now{};
@@ -44,11 +44,13 @@ StopSignals::StopSignals() {
   for (size_t i = 0; i < kStopSignals.size(); ++i) ::sigaction(kStopSignals[i], &action, &old_actions[i]);
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, &old_pipe);
+  ::sigaction(SIGXFSZ, &action, &old_file_size);
 }
 
 StopSignals::~StopSignals() {
   for (size_t i = 0; i < kStopSignals.size(); ++i) ::sigaction(kStopSignals[i], &old_actions[i], nullptr);
   ::sigaction(SIGPIPE, &old_pipe, nullptr);
+  ::sigaction(SIGXFSZ, &old_file_size, nullptr);
 }
 
 int StopSignals::received() { return first_signal.load(); }

@@ -4,7 +4,8 @@
 
 namespace esm {
 
-/// Installs handlers for SIGINT, SIGTERM and SIGUSR1 (SIGPIPE is ignored) and puts the old ones back at the end.
+/// Installs handlers for SIGINT, SIGTERM and SIGUSR1 and puts the old ones back at the end. SIGPIPE and SIGXFSZ (the
+/// limit of the file size) are ignored: writing fails then, with an error that says so.
 /// A further signal within kGraceSeconds of the first does not abort anything; after that a second SIGINT ends the
 /// process at once (exit code 130), so that a hung program can still be left with Ctrl-C.
 class StopSignals {
