@@ -79,6 +79,7 @@ check_fuzz() {
   stage "set-up" scripts/setup.sh fuzz
   stage "build fuzz" build_preset fuzz fuzz
   stage "fuzz fasta" run_fuzzer fasta "$seconds" $data/fasta
+  stage "fuzz table" run_fuzzer table "$seconds" $data/csv
   stage "fuzz config" run_fuzzer config "$seconds" $data/config configs
   stage "fuzz safetensors" run_fuzzer safetensors "$seconds" $data/safetensors
   stage "fuzz manifest" run_fuzzer manifest "$seconds"

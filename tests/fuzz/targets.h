@@ -13,6 +13,8 @@ namespace esm::fuzz {
 
 /// A FASTA file, plain or gzip, through to tokens.
 void run_fasta(std::string_view bytes);
+/// Byte 0 even: the rest is a CSV file, else a TSV file, plain, gzip or zstd, through to tokens.
+void run_table(std::string_view bytes);
 /// A YAML config of a training run; one that is accepted must survive being printed and read again.
 void run_config(std::string_view bytes);
 /// Byte 0 odd: the rest is a whole safetensors file. Else byte 1 is the size of the data, and the rest the JSON header.
@@ -24,8 +26,9 @@ struct Target {
   const char* name;
   void (*run)(std::string_view bytes);
 };
-inline constexpr std::array kTargets{Target{"fasta", run_fasta}, Target{"config", run_config},
-                                     Target{"safetensors", run_safetensors}, Target{"manifest", run_manifest}};
+inline constexpr std::array kTargets{Target{"fasta", run_fasta}, Target{"table", run_table},
+                                     Target{"config", run_config}, Target{"safetensors", run_safetensors},
+                                     Target{"manifest", run_manifest}};
 
 /// A nameless file in memory: readers that want a path get one, and no disk is touched.
 class MemoryFile {

@@ -20,7 +20,7 @@ TEST_CASE("a checkpoint written while training goes on equals one that training 
 
 TEST_CASE("copies survive changes of the tensors; rounds of the same tensors take no more memory") {
   HostCopy copy({});
-  const at::Tensor small = ints({0, 1, 2, 3, 4}), large = at::ones({(64 << 20) / 4 + 1}, at::kFloat);
+  const at::Tensor small = ints({0, 1, 2, 3, 4}), large = at::full({(64 << 20) / 4 + 1}, 1.0, at::kFloat);
   const auto round = [&](float value) {
     copy.clear();
     const auto first = copy.add(small), second = copy.add(large), third = copy.add(small);
