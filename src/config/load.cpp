@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kExtends = "extends";
-constexpr size_t kHelpful = 100;  // a file with more errors is no config, and a suggestion costs 50 microseconds
+constexpr size_t kHelpful = 100;  // a file with more errors is no config; a suggestion compares the key with all others
 
 /// At most one byte more than a config may have: a data file given by mistake is not read whole.
 std::string read_some(const std::string& path) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <utility>
 
 namespace esm::config {
@@ -24,22 +25,12 @@ std::pair<std::string_view, std::string_view> split_last(std::string_view key) {
   return {key.substr(0, dot), key.substr(dot + 1)};
 }
 
-/// Cost of having meant `candidate`; both normalized.
-double cost(std::string_view wrong, std::string_view candidate) {
-  const auto [wrong_section, wrong_last] = split_last(wrong);
-  const auto [section, last] = split_last(candidate);
-  const auto whole = static_cast<double>(edit_distance(wrong, candidate));
-  if (wrong_section == section) return whole;
-  // The name may be right, or nearly so, and stand in the wrong section; the nearer section first.
-  const double moved = 0.6 + 0.01 * static_cast<double>(edit_distance(wrong_section, section));
-  return std::min(whole, static_cast<double>(edit_distance(wrong_last, last)) + moved);
-}
-
-}  // namespace
-
-size_t edit_distance(std::string_view a, std::string_view b) {
+/// Edit distance, or any number above `limit` as soon as it is clear that it is above: most keys are far from most
+/// others.
+size_t bounded_distance(std::string_view a, std::string_view b, size_t limit) {
   std::vector<size_t> before_last, last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  size_t least_before = 0;
   for (size_t i = 1; i <= a.size(); ++i) {
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
@@ -48,10 +39,31 @@ size_t edit_distance(std::string_view a, std::string_view b) {
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         row[j] = std::min(row[j], before_last[j - 2] + 1);
     }
+    const size_t least = *std::min_element(row.begin(), row.end());
+    if (std::min(least, least_before) > limit) return limit + 1;  // a swap looks back two rows
+    least_before = least;
     before_last = std::exchange(last, row);
   }
   return last[b.size()];
 }
+
+/// Cost of having meant `candidate`, or any number above `limit`; both normalized.
+double cost(std::string_view wrong, std::string_view candidate, double limit) {
+  const auto distance = [&](std::string_view a, std::string_view b) {
+    return static_cast<double>(bounded_distance(a, b, static_cast<size_t>(limit) + 1));
+  };
+  const auto [wrong_section, wrong_last] = split_last(wrong);
+  const auto [section, last] = split_last(candidate);
+  const double whole = distance(wrong, candidate);
+  if (wrong_section == section) return whole;
+  // The name may be right, or nearly so, and stand in the wrong section; the nearer section first.
+  const double moved = 0.6 + 0.01 * static_cast<double>(edit_distance(wrong_section, section));
+  return std::min(whole, distance(wrong_last, last) + moved);
+}
+
+}  // namespace
+
+size_t edit_distance(std::string_view a, std::string_view b) { return bounded_distance(a, b, SIZE_MAX); }
 
 std::vector<std::string> suggest(std::string_view wrong, const std::vector<std::string>& candidates) {
   if (wrong.size() > kMaxLength) return {};
@@ -60,7 +72,7 @@ std::vector<std::string> suggest(std::string_view wrong, const std::vector<std::
   const double limit = 1.7 + 0.2 * static_cast<double>(split_last(name).second.size());
   std::vector<std::pair<double, const std::string*>> ranked;
   for (const std::string& candidate : candidates) {
-    const double c = cost(name, normalized(candidate));
+    const double c = cost(name, normalized(candidate), limit);
     const size_t letters = split_last(candidate).second.size();
     // Nothing of a name left is no likeness.
     const bool shares_letters = c < static_cast<double>(letters);

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "base/check.h"
 
@@ -115,12 +116,13 @@ class FastaParser {
 
 void read_fasta(ByteSource& source, const std::string& path, RecordSink& sink) {
   FastaParser parser(path, sink);
-  std::vector<char> buffer(kBuffer);
+  const auto memory = std::make_unique_for_overwrite<char[]>(kBuffer);  // of a small file only the front is touched
+  const std::span<char> buffer(memory.get(), kBuffer);
   size_t kept = 0;        // undecided bytes at the front
   int64_t offset = 0;     // of the file's text
   bool after_cr = false;  // the last byte was a CR that became a line end
   for (bool last = false; !last;) {
-    const size_t got = source.read(std::span(buffer).subspan(kept));
+    const size_t got = source.read(buffer.subspan(kept));
     last = got < buffer.size() - kept;
     char* const begin = buffer.data() + kept;
     char* end = begin + got;
