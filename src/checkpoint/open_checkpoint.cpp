@@ -38,7 +38,7 @@ std::string list_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Manifest read_manifest(const std::string& folder, Verify verify) {
+Manifest load_manifest(const std::string& folder) {
   const std::string path = join(folder, kManifestName);
   if (!fs::is_directory(folder)) fail<CheckpointError>("{} is not a folder", folder);
   if (!fs::exists(path)) fail<CheckpointError>("{} is not a complete checkpoint: it has no {}", folder, kManifestName);
@@ -55,23 +55,30 @@ Manifest read_manifest(const std::string& folder, Verify verify) {
   const std::optional<int64_t> named = parse_step_folder_name(plain.filename().string());
   if (named.has_value() && *named != manifest.step)
     fail<CheckpointError>("{}: the manifest of another checkpoint: it says step {}", path, manifest.step);
-  for (const FileEntry& file : manifest.files) {
-    const std::string file_path = join(folder, file.name);
-    const int64_t bytes = regular_file_bytes(file_path);
-    if (bytes != file.bytes)
-      fail<CheckpointError>("{}: damaged: {} bytes expected, the file has {}", file_path, file.bytes, bytes);
-    if (verify == Verify::kSizes) continue;
-    std::string hash;
-    try {
-      hash = hash_file(file_path);
-    } catch (const DataError& e) {
-      fail<CheckpointError>("{}", e.what());
-    }
-    if (hash != file.hash)
-      fail<CheckpointError>(
-          "{}: damaged, or the file of another checkpoint: its content has hash {}, the manifest says {}", file_path,
-          hash, file.hash);
+  return manifest;
+}
+
+void check_file(const std::string& folder, const FileEntry& file, Verify verify) {
+  const std::string path = join(folder, file.name);
+  const int64_t bytes = regular_file_bytes(path);
+  if (bytes != file.bytes)
+    fail<CheckpointError>("{}: damaged: {} bytes expected, the file has {}", path, file.bytes, bytes);
+  if (verify == Verify::kSizes) return;
+  std::string hash;
+  try {
+    hash = hash_file(path);
+  } catch (const DataError& e) {
+    fail<CheckpointError>("{}", e.what());
   }
+  if (hash != file.hash)
+    fail<CheckpointError>(
+        "{}: damaged, or the file of another checkpoint: its content has hash {}, the manifest says {}", path, hash,
+        file.hash);
+}
+
+Manifest read_manifest(const std::string& folder, Verify verify) {
+  Manifest manifest = load_manifest(folder);
+  for (const FileEntry& file : manifest.files) check_file(folder, file, verify);
   return manifest;
 }
 

@@ -32,6 +32,7 @@ class OpenCheckpoint {
   const std::string& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
   bool has_optimizer() const;
+  const std::vector<SafetensorsFile>& files() const { return files_; }
 
   /// nullptr when there is no such tensor. `name` is the plain parameter name for every role.
   const TensorRef* find(Role role, std::string_view name) const;
@@ -52,7 +53,11 @@ class OpenCheckpoint {
   std::map<std::pair<Role, std::string>, const TensorRef*, std::less<>> index_;
 };
 
-/// Manifest of a folder without looking at its tensors, after the checks of Verify::kSizes.
+/// Manifest of a folder, its own hash checked, without a look at the files that it lists. Throws CheckpointError.
+Manifest load_manifest(const std::string& folder);
+/// Throws CheckpointError when a file that the folder's manifest lists is missing or other than it says.
+void check_file(const std::string& folder, const FileEntry& file, Verify verify);
+/// Both, for all files; tensors are not looked at.
 Manifest read_manifest(const std::string& folder, Verify verify = Verify::kSizes);
 
 }  // namespace esm::checkpoint
