@@ -25,6 +25,7 @@ constexpr std::array kCommands{
     Subcommand{"eval", "loss, perplexity and accuracy of a checkpoint on a data set", cmd_eval},
     Subcommand{"data", "turn sequence files into shards of tokens, and look into them", cmd_data},
     Subcommand{"convert", "convert checkpoints: Hugging Face, NVIDIA, native", cmd_convert},
+    Subcommand{"inspect", "say what a model on disk is, and how two differ", cmd_inspect},
     Subcommand{"plan", "predict memory, arithmetic and disk of a run", cmd_plan},
     Subcommand{"bench", "measure the speed of the training step and its parts", cmd_bench},
     Subcommand{"doctor", "check that this machine computes right", cmd_doctor},

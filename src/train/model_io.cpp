@@ -251,18 +251,6 @@ std::shared_ptr<ModelSource::Impl> open_foreign(const std::string& path, const s
 
 // --- our own -----------------------------------------------------------------------------------------------------
 
-models::Esm2Config read_model_config(const checkpoint::Manifest& manifest, const std::string& path) {
-  if (manifest.model_kind != "esm2")
-    fail<CheckpointError>("{} holds a model of kind '{}'; esm2 is wanted", path, manifest.model_kind);
-  models::Esm2Config config;
-  try {
-    config::load_text(config, manifest.model_yaml, path + ": model");
-  } catch (const ConfigError& e) {
-    fail<CheckpointError>("{}", e.what());
-  }
-  return config;
-}
-
 std::shared_ptr<ModelSource::Impl> open_native(const std::string& path, checkpoint::Verify verify) {
   auto impl = std::make_shared<ModelSource::Impl>();
   impl->path = path;
@@ -326,6 +314,18 @@ std::shared_ptr<ModelSource::Impl> open_impl(const std::string& path, checkpoint
 }
 
 }  // namespace
+
+models::Esm2Config read_model_config(const checkpoint::Manifest& manifest, const std::string& path) {
+  if (manifest.model_kind != "esm2")
+    fail<CheckpointError>("{} holds a model of kind '{}'; esm2 is wanted", path, manifest.model_kind);
+  models::Esm2Config config;
+  try {
+    config::load_text(config, manifest.model_yaml, path + ": model");
+  } catch (const ConfigError& e) {
+    fail<CheckpointError>("{}", e.what());
+  }
+  return config;
+}
 
 std::vector<float> ModelSource::Impl::rotary_frequencies() const {
   switch (config.inv_freq) {

@@ -1,4 +1,4 @@
-// What stands behind a ModelSource; private to model_io.cpp and model_export.cpp.
+// What stands behind a ModelSource; private to model_io.cpp, model_export.cpp and inspect.cpp.
 #pragma once
 #include <map>
 #include <optional>
@@ -29,6 +29,9 @@ bool is_side_file_name(const std::string& name);
 
 std::string origin_text(const Origin& origin);
 Origin parse_origin(const std::string& json_text, const std::string& where);
+
+/// Shape of the model in a checkpoint of ours. Throws CheckpointError for another kind of model.
+models::Esm2Config read_model_config(const checkpoint::Manifest& manifest, const std::string& path);
 
 struct ModelSource::Impl {
   /// A piece of a native tensor.
