@@ -73,7 +73,7 @@ struct DataConfig {
             "~/.cache/esmtrain/data.",
             config::Resume::kFree)
   int64_t max_tokens = 1024;
-  ESM_FIELD(max_tokens, "Longest sequence in tokens, <cls> and <eos> included.", config::at_least(3),
+  ESM_FIELD(max_tokens, "Longest sequence in tokens, <cls> and <eos> included.", config::between(3, 1e9),
             config::Resume::kWarn)
   int64_t tokens_per_batch = 8192;
   ESM_FIELD(tokens_per_batch, "Token slots of a micro-batch on each rank.", config::multiple_of(128),
@@ -102,6 +102,9 @@ struct DataConfig {
   ESM_GROUP(masking, "Which residues are to be predicted.")
 
   void cross_check(config::Problems& problems) const {
+    if (tokens_per_batch > 1'000'000'000)
+      problems.add("tokens_per_batch", "{} slots are more than the 1000000000 that a micro-batch may have",
+                   tokens_per_batch);
     if (tokens_per_batch < max_tokens)
       problems.add("tokens_per_batch", "tokens_per_batch {} must be at least max_tokens {}: a sequence would not fit",
                    tokens_per_batch, max_tokens);

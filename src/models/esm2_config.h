@@ -28,13 +28,13 @@ constexpr int64_t head_chunk_rows(int64_t tokens) { return std::min(tokens, roun
 struct Esm2Config {
   ESM_CONFIG(Esm2Config)
   int64_t layers = 6;
-  ESM_FIELD(layers, "Encoder layers.", config::at_least(1), config::Resume::kFixed)
+  ESM_FIELD(layers, "Encoder layers.", config::between(1, 1e6), config::Resume::kFixed)
   int64_t hidden = 320;
-  ESM_FIELD(hidden, "Hidden size; a multiple of 2 * heads.", config::at_least(2), config::Resume::kFixed)
+  ESM_FIELD(hidden, "Hidden size; a multiple of 2 * heads.", config::between(2, 1e6), config::Resume::kFixed)
   int64_t heads = 20;
-  ESM_FIELD(heads, "Attention heads.", config::at_least(1), config::Resume::kFixed)
+  ESM_FIELD(heads, "Attention heads.", config::between(1, 1e6), config::Resume::kFixed)
   int64_t ffn = 0;
-  ESM_FIELD(ffn, "Feed-forward size; 0: 4 * hidden.", config::at_least(0), config::Resume::kFixed)
+  ESM_FIELD(ffn, "Feed-forward size; 0: 4 * hidden.", config::between(0, 1e7), config::Resume::kFixed)
   Activation activation = Activation::kGeluErf;
   ESM_FIELD(activation, "Activation of the feed-forward blocks; the head's is always the exact GELU.",
             config::Resume::kFixed)
