@@ -20,6 +20,7 @@ RANDOM=$seed
 run=$work/run
 disk=$run/checkpoints
 full=0 runs=0
+trap 'umount "$disk" 2>/dev/null || true; clean_up' EXIT
 
 lines_with() { grep -c "$1" "$work/log" 2>/dev/null || true; }
 
@@ -49,30 +50,41 @@ fill_once() {
   before=$(compgen -G "$disk/step-?????????" || true)
   nap $((RANDOM % 150))
   dd if=/dev/zero of="$disk/filler" bs=1k status=none 2>/dev/null || true
+  nap 30
+  make_room
   while (($(lines_with 'training goes on without') == failed && $(lines_with '^saved ') == saved)); do
     kill -0 "$child" 2>/dev/null || break
     nap 5
   done
   if (($(lines_with 'training goes on without') > failed)); then
     full=$((full + 1))
-    [[ $(compgen -G "$disk/step-?????????" || true) == "$before" ]] || differs "the checkpoints kept, time $full"
+    [[ $(compgen -G "$disk/step-?????????" || true) == "$before" ]] || (($(lines_with '^saved ') > saved)) ||
+      differs "the checkpoints kept, time $full"
     newest_checkpoint_is_equal "$run" || differs "the newest checkpoint, time $full"
   fi
-  make_room
   wait_for_more '^saved ' "$saved" || true
+}
+
+# Until the run has come to its end. One that could not save its last steps is resumed, as its user would do.
+run_to_end() {
+  local code=6
+  while ((code == 6)); do
+    train "$run" "$work/log" --resume auto --test-slow-writes 3 &
+    child=$!
+    while ((full < times_wanted)) && kill -0 "$child" 2>/dev/null; do fill_once; done
+    make_room
+    code=0
+    wait "$child" || code=$?
+    child=
+    ((code == 0)) || grep -q 'the last steps are not saved' "$work/log" ||
+      die "the run ended with exit code $code:"$'\n'"$(cat "$work/log")"
+  done
 }
 
 while ((full < times_wanted)); do
   mkdir -p "$disk"
   mount -t tmpfs -o size=2m esmtrain-drill "$disk"
-  train "$run" "$work/log" --resume auto --test-slow-writes 3 &
-  child=$!
-  while ((full < times_wanted)) && kill -0 "$child" 2>/dev/null; do fill_once; done
-  make_room
-  code=0
-  wait "$child" || code=$?
-  child=
-  ((code == 0)) || die "the run ended with exit code $code:"$'\n'"$(cat "$work/log")"
+  run_to_end
   [[ $(lines_with 'the disk (or the quota) is full\|are needed') -ge $(lines_with 'training goes on without') ]] ||
     differs "a message that does not say what happened"
   runs=$((runs + 1))

@@ -1,6 +1,5 @@
 // Saving while training goes on: same bytes, errors that are passed on, and what happens without memory for the copy.
 #include "support/background_save.h"
-#include "support/torch.h"
 
 #include <new>
 
@@ -20,7 +19,7 @@ TEST_CASE("a checkpoint written while training goes on equals one that training 
 
 TEST_CASE("copies survive changes of the tensors; rounds of the same tensors take no more memory") {
   HostCopy copy({});
-  const at::Tensor small = ints({0, 1, 2, 3, 4}), large = at::full({(64 << 20) / 4 + 1}, 1.0, at::kFloat);
+  const at::Tensor small = at::full({5}, 3, at::kInt), large = at::full({(64 << 20) / 4 + 1}, 1.0f);
   const auto round = [&](float value) {
     copy.clear();
     const auto first = copy.add(small), second = copy.add(large), third = copy.add(small);
@@ -30,7 +29,7 @@ TEST_CASE("copies survive changes of the tensors; rounds of the same tensors tak
     CHECK(std::memcmp(first.data(), small.data_ptr(), first.size()) == 0);
     CHECK(std::memcmp(third.data(), small.data_ptr(), third.size()) == 0);
     at::Tensor(large).fill_(value + 1);
-    const at::Tensor expected = at::full(large.sizes(), value, large.options());
+    const at::Tensor expected = at::full(large.sizes(), value);
     CHECK(std::memcmp(second.data(), expected.data_ptr(), second.size()) == 0);
   };
   round(1);
