@@ -186,8 +186,8 @@ void comparison_lines(const std::string& other, const Comparison& comparison, Te
       {"name", "shape", "max abs diff", "norm of diff", "norm here", "norm there", "elements", "not finite"}};
   for (const TensorDifference& tensor : comparison.tensors) {
     if (!tensor.values.has_value()) {
-      rows.push_back({tensor.name, fmt::format("{} here, {} there", shape_or_absent(tensor.shape_a),
-                                               shape_or_absent(tensor.shape_b))});
+      text.line(fmt::format("  {}: {} here, {} there", tensor.name, shape_or_absent(tensor.shape_a),
+                            shape_or_absent(tensor.shape_b)));
       continue;
     }
     const ValueDifference& v = *tensor.values;
