@@ -14,7 +14,7 @@ TEST_CASE("every command has a help text with usage and exit code 0") {
   CHECK(top.exit_code == 0);
   CHECK(top.err.empty());
   for (const std::string command :
-       {"train", "eval", "data", "convert", "plan", "bench", "doctor", "config", "report"}) {
+       {"train", "eval", "data", "convert", "inspect", "plan", "bench", "doctor", "config", "report"}) {
     CHECK_THAT(top.out, ContainsSubstring("\n  " + command + " "));
     const Finished help = run({ESM_EXE, command, "--help"});
     INFO(help.all());
@@ -51,7 +51,8 @@ TEST_CASE("unknown and missing commands exit with 2 and suggest") {
   const Finished none = run({ESM_EXE});
   CHECK(none.exit_code == 2);
   CHECK_THAT(none.err,
-             ContainsSubstring("expected a command: train, eval, data, convert, plan, bench, doctor, config, report"));
+             ContainsSubstring(
+                 "expected a command: train, eval, data, convert, inspect, plan, bench, doctor, config, report"));
   const Finished inner = run({ESM_EXE, "config", "shwo", "x.yaml"});
   CHECK(inner.exit_code == 2);
   CHECK_THAT(inner.err,
