@@ -102,8 +102,8 @@ struct DataConfig {
   ESM_GROUP(masking, "Which residues are to be predicted.")
 
   void cross_check(config::Problems& problems) const {
-    if (tokens_per_batch > 1'000'000'000)
-      problems.add("tokens_per_batch", "{} slots are more than the 1000000000 that a micro-batch may have",
+    if (tokens_per_batch > 10'000'000'000'000)
+      problems.add("tokens_per_batch", "{} slots are more than the 10^13 that a micro-batch may have",
                    tokens_per_batch);
     if (tokens_per_batch < max_tokens)
       problems.add("tokens_per_batch", "tokens_per_batch {} must be at least max_tokens {}: a sequence would not fit",
