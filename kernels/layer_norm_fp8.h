@@ -12,9 +12,8 @@ namespace esm::kernels {
 /// BF16 in, 16-byte aligned; rows and columns are multiples of kFp8Multiple. Rows from *row_count on (device memory;
 /// null: all rows count) are not looked at: what they give is 0, and they are outside amax and sums.
 
-/// y.rows = layer_norm(x) as in layer_norm.h, in E4M3. (LN(x)^T comes from the backward pass; where it is wanted at
-/// once: TransposeBytesArgs of quantize.h, 2 * rows * cols more.) Up to 8192 columns. Bytes moved: rows * (3 * cols +
-/// 8), one less per element to measure only.
+/// y.rows = layer_norm(x) as in layer_norm.h, in E4M3. (LN(x)^T comes from the backward pass.) Up to 8192 columns.
+/// Bytes moved: rows * (3 * cols + 8), one less per element to measure only.
 struct LayerNormFp8Args {
   int64_t rows = 0;
   int64_t cols = 0;

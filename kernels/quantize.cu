@@ -96,22 +96,6 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(From) == 2 ? 3 : 2)
   raise_by_block<0>(m.to.amax, amax.bits());
 }
 
-__global__ void __launch_bounds__(kTileThreads) transpose_bytes_kernel(TransposeBytesArgs a) {
-  __shared__ ByteTile tile;
-  const TilePlace at(blockIdx.y, blockIdx.x, a.rows, a.cols);
-#pragma unroll
-  for (int p = 0; p < kTilePasses; ++p) {
-    uint2 bytes[4];
-#pragma unroll
-    for (int r = 0; r < 4; ++r)
-      bytes[r] = at.inside(p) ? __ldcs(reinterpret_cast<const uint2*>(a.from + at.row(p, r) * a.cols + at.column()))
-                              : make_uint2(0, 0);
-    tile.put(at, p, bytes);
-  }
-  __syncthreads();
-  tile.write(at, a.to);
-}
-
 dim3 flat_grid(int64_t n) { return dim3(static_cast<unsigned>(ceil_div(n / 8, kThreads * kUnroll))); }
 
 }  // namespace
@@ -172,12 +156,6 @@ cudaError_t launch(const AmaxArgs& args, cudaStream_t stream) {
     return start(amax_kernel<typename decltype(type)::type>, flat_grid(args.rows * args.cols), dim3(kThreads), 0,
                  stream, args);
   });
-}
-
-cudaError_t launch(const TransposeBytesArgs& args, cudaStream_t stream) {
-  if (args.rows <= 0 || args.cols <= 0) return cudaSuccess;
-  if (!whole(args.rows, args.cols) || !aligned16(args.from) || !aligned16(args.to)) return cudaErrorInvalidValue;
-  return start(transpose_bytes_kernel, tile_grid(args.rows, args.cols), dim3(kTileThreads), 0, stream, args);
 }
 
 }  // namespace esm::kernels

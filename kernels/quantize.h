@@ -60,16 +60,6 @@ struct AmaxArgs {
 };
 cudaError_t launch(const AmaxArgs& args, cudaStream_t stream);
 
-/// to[c, r] = from[r, c], bytes. Bytes moved: 2 * rows * cols. (A weight that arrives in FP8; LN(x)^T when it is wanted
-/// in the forward pass.)
-struct TransposeBytesArgs {
-  int64_t rows = 0;
-  int64_t cols = 0;
-  const uint8_t* from = nullptr;
-  uint8_t* to = nullptr;
-};
-cudaError_t launch(const TransposeBytesArgs& args, cudaStream_t stream);
-
 /// Scales of one block of elements each, of the values at hand: the power of two that takes the block's amax into the
 /// range (scale_exponent() in fp8_scale.h, margin 0), its inverse beside it for the GEMM.
 ///   k1x128: rows[r, c] by 128 columns of a row, transposed[c, r] by 128 rows of a column (the blocks lie along the

@@ -57,10 +57,6 @@ void quantize(KernelBench& x, const Fp8Buffers& fp8, int64_t cols) {
   const kernels::AmaxArgs amax{
       .dtype = x.shape.dtype, .rows = rows, .cols = cols, .x = x.a.get(), .amax = fp8.amax.as<float>()};
   x.add("amax " + shape, x.element * n, [=](cudaStream_t stream) { return launch(amax, stream); });
-  const kernels::TransposeBytesArgs bytes{
-      .rows = rows, .cols = cols, .from = fp8.rows.as<uint8_t>(), .to = fp8.transposed.as<uint8_t>()};
-  x.add(fmt::format("transpose bytes {}x{}", rows, cols), 2 * n,
-        [=](cudaStream_t stream) { return launch(bytes, stream); });
 }
 
 void blocks(KernelBench& x, const Fp8Buffers& fp8, int64_t cols) {

@@ -114,19 +114,6 @@ void several(DType dtype, Random& random, Report& report) {
   }
 }
 
-void transpose_bytes(const cases::QuantizeCase& c, Random& random, Report& report) {
-  std::vector<uint8_t> from(static_cast<size_t>(c.rows * c.cols)), want(from.size());
-  for (uint8_t& byte : from) byte = static_cast<uint8_t>(random.word());
-  for (int64_t i = 0; i < c.rows * c.cols; ++i)
-    want[static_cast<size_t>(i % c.cols * c.rows + i / c.cols)] = from[static_cast<size_t>(i)];
-  const DeviceBuffer<uint8_t> device_from(from), device_to(from.size());
-  CHECK_CUDA(launch(
-      kernels::TransposeBytesArgs{.rows = c.rows, .cols = c.cols, .from = device_from.get(), .to = device_to.get()},
-      nullptr));
-  report.same(text("transpose bytes %lldx%lld", static_cast<long long>(c.rows), static_cast<long long>(c.cols)),
-              device_to.download(), want);
-}
-
 // --- by block --------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kBlock = 128;
@@ -247,7 +234,6 @@ void quantize_checks(Random& random, Report& report) {
       }
   }
   for (const DType dtype : {DType::kBF16, DType::kF32}) several(dtype, random, report);
-  for (const cases::QuantizeCase& c : cases::quantize_cases()) transpose_bytes(c, random, report);
 }
 
 }  // namespace esm::checks

@@ -4,30 +4,13 @@
 #include "kernels/reduce.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_operand.h"
+#include "precision/fp8_operand.h"
 
 namespace esm::ops::cuda {
 namespace {
 
-using precision::Grouping;
-
 device::GemmContext& gemm(Workspace& ws) { return ws.context().cuda->gemm; }
 
-device::GemmScale scale_of(Grouping grouping) {
-  switch (grouping) {
-    case Grouping::kTensor: return device::GemmScale::kTensor;
-    case Grouping::kOuter: return device::GemmScale::kOuterVector;
-    case Grouping::kVector128: return device::GemmScale::kVector128;
-    case Grouping::kBlock128: return device::GemmScale::kBlock128;
-    case Grouping::kNone:
-    case Grouping::kMx32:
-    case Grouping::kNv16: break;
-  }
-  fail<InternalError>("no product takes codes of {}", precision::describe({.grouping = grouping}));
-}
-
-device::Fp8Operand kind_of(const GemmOperand& x) {
-  return {.dtype = fp8_type(x.format.format), .scale = scale_of(x.format.grouping)};
-}
 device::GemmContext::Fp8Data rows_of(const GemmOperand& x) { return {raw(x.codes), pointer<float>(x.inverses)}; }
 device::GemmContext::Fp8Data columns_of(const GemmOperand& x) { return {raw(x.codes_t), pointer<float>(x.inverses_t)}; }
 
@@ -47,8 +30,8 @@ void linear(Workspace& ws, const LinearForward& a) {
     const device::Fp8ForwardGemm product{.tokens = a.x.codes.size(0),
                                          .out = a.weight.codes.size(0),
                                          .in = a.weight.codes.size(1),
-                                         .weight = kind_of(a.weight),
-                                         .x = kind_of(a.x),
+                                         .weight = precision::fp8_operand(a.weight.format),
+                                         .x = precision::fp8_operand(a.x.format),
                                          .fast_accumulation = a.fast_accumulation,
                                          .y = dtype_of(a.y),
                                          .bias = a.bias.defined(),
@@ -80,8 +63,8 @@ void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
     const device::Fp8DgradGemm product{.tokens = a.dy.codes.size(0),
                                        .out = a.weight.codes_t.size(1),
                                        .in = a.weight.codes_t.size(0),
-                                       .weight_t = kind_of(a.weight),
-                                       .dy = kind_of(a.dy),
+                                       .weight_t = precision::fp8_operand(a.weight.format),
+                                       .dy = precision::fp8_operand(a.dy.format),
                                        .fast_accumulation = a.fast_accumulation,
                                        .dx = dtype_of(a.dx)};
     return gemm(ws).run(product, {.dy = rows_of(a.dy), .weight_t = columns_of(a.weight), .dx = raw(a.dx)},
@@ -102,8 +85,8 @@ void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
     const device::Fp8WgradGemm product{.tokens = a.dy.codes_t.size(1),
                                        .out = a.dweight.size(0),
                                        .in = a.dweight.size(1),
-                                       .x_t = kind_of(a.x),
-                                       .dy_t = kind_of(a.dy),
+                                       .x_t = precision::fp8_operand(a.x.format),
+                                       .dy_t = precision::fp8_operand(a.dy.format),
                                        .fast_accumulation = a.fast_accumulation,
                                        .dweight = dtype_of(a.dweight),
                                        .accumulate = a.accumulate};

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "device/gemm_fp8.h"
+#include "precision/fp8_operand.h"
 
 namespace esm::precision {
 namespace {
@@ -45,13 +45,6 @@ device::GemmScale gemm_scale(Grouping grouping) {
     case Grouping::kNv16: break;
   }
   fail<InternalError>("no FP8 product has operands with such scales");
-}
-
-device::Fp8Operand fp8_operand(const Operand& operand) {
-  ESM_CHECK(operand.format == Format::kE4M3 || operand.format == Format::kE5M2, "{} is no FP8 operand",
-            format_name(operand.format));
-  return {.dtype = operand.format == Format::kE4M3 ? DType::kF8E4M3 : DType::kF8E5M2,
-          .scale = gemm_scale(operand.grouping)};
 }
 
 device::GemmDesc desc(const Recipe& recipe, GemmRole role, const Sizes& s) {
@@ -105,6 +98,13 @@ void check_device(const Recipe& recipe, const Sizes& s, int capability) {
 }
 
 }  // namespace
+
+device::Fp8Operand fp8_operand(const Operand& operand) {
+  ESM_CHECK(operand.format == Format::kE4M3 || operand.format == Format::kE5M2, "{} is no FP8 operand",
+            format_name(operand.format));
+  return {.dtype = operand.format == Format::kE4M3 ? DType::kF8E4M3 : DType::kF8E5M2,
+          .scale = gemm_scale(operand.grouping)};
+}
 
 const GemmFormats& LinearFormats::gemm(GemmRole role) const {
   switch (role) {
