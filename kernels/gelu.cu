@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads, 4) gelu_backward_kernel(GeluBackward
         for (int k = 0; k < 8; ++k) {
           const GeluPoint g = Gelu<T, kForm>::at(ex[k]);
           ex[k] = g.value;
-          ed[k] *= g.slope;
+          ed[k] = fmaf(ed[k], g.slope, 0.0f);  // +0 of 0, as the twin
           if constexpr (kSum) sums[k] += ed[k];
         }
         store8(dx + (row + r * plan.lanes) * a.cols, ed);

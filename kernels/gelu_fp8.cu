@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kTileThreads, 4) gelu_fp8_backward_kernel(Gelu
       for (int k = 0; k < 8; ++k) {
         const GeluPoint g = Gelu<Bf16, kForm>::at(ex[k]);
         ex[k] = g.value;
-        ed[k] *= g.slope;
+        ed[k] = fmaf(ed[k], g.slope, 0.0f);  // +0 of 0, as the twin
         sums[k] += ed[k];
       }
       round_bf16(ex, y_amax);
