@@ -129,6 +129,9 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) quantize
       at, raw, a, tile, [=](int, int) { return scale; }, [=](int) { return scale; });
 }
 
+// Nothing is read back, which would take longer than the atomic unit does.
+__device__ void raise_unread(float* amax, uint32_t bits) { atomicMax(reinterpret_cast<unsigned*>(amax), bits); }
+
 // Largest values of rows and columns: [rows] and [cols] of the workspace, 0 before.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) outer_amax_kernel(QuantizeBlocksArgs a) {
@@ -143,11 +146,11 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) outer_am
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const uint32_t bits = row_amax<T>(raw[p][r]);
-        if (at.vector == 0 && at.inside(p)) raise(rows + at.row(p, r), bits);
+        if (at.vector == 0 && at.inside(p)) raise_unread(rows + at.row(p, r), bits);
       }
   if (a.to_transposed == nullptr) return;
   const uint32_t bits = column_amax<T>(raw, slots);
-  if (threadIdx.x < kTile && at.column0 + threadIdx.x < a.cols) raise(columns + at.column0 + threadIdx.x, bits);
+  if (threadIdx.x < kTile && at.column0 + threadIdx.x < a.cols) raise_unread(columns + at.column0 + threadIdx.x, bits);
 }
 
 template <class T, DType kTo>
