@@ -24,6 +24,9 @@ __device__ inline void store8_bytes(void* p, const uint2& v) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
 }
 
+/// Brings the line to the L1 cache.
+__device__ inline void prefetch(const float* p) { asm volatile("prefetch.global.L1 [%0];" ::"l"(p)); }
+
 /// Hides from the compiler what `v` holds: values derived from it are not computed ahead of a loop and kept.
 __device__ inline void hide(uint4& v) { asm volatile("" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)); }
 

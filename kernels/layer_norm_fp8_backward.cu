@@ -10,8 +10,8 @@
 // One block a multiprocessor. Its warps form teams, each with a row in work; a thread owns eight columns of every row
 // of its team, so that the column sums stay in registers. Rows come by bulk copies into a ring of each team, which
 // keeps tens of KiB on their way without registers, also while the block turns the bytes of a group of rows, which wait
-// in shared memory. 32 rows make whole sectors of the transposed copies; neighbouring blocks have neighbouring groups,
-// so that the lines fill up while they are in the L2 cache.
+// in shared memory. 32 rows make whole sectors of the transposed copies, 128 whole lines; neighbouring blocks have
+// neighbouring groups, so that the lines fill up while they are in the L2 cache.
 namespace esm::kernels {
 namespace {
 
@@ -19,6 +19,7 @@ constexpr int kMaxWarps = 20;                     // of a block: 96 registers a 
 constexpr int kMaxTeams = 15;                     // a barrier each
 constexpr int kMaxSlots = 8;                      // of a team
 constexpr int kSharedBytes = (227 << 10) - 6144;  // beside what is declared as arrays
+constexpr int kStagedBytes = 164 << 10;  // at most, of rows that wait to be turned: two slots a team fit beside
 
 struct Plan {
   int group_rows;  // rows that wait in shared memory
@@ -28,14 +29,21 @@ struct Plan {
   int step;  // rows from a group of a block to its next one
 };
 
-Plan plan(int64_t rows, int64_t cols) {
+// turned: outputs that are wanted transposed; of two there may be more blocks.
+Plan plan(int64_t rows, int64_t cols, int turned) {
   Plan p{};
-  p.group_rows = cols > kLayerNormFp8MaxCols / 2 ? 16 : 32;
+  const int most = cols <= kLayerNormFp8MaxCols / 4 ? 128 : cols <= kLayerNormFp8MaxCols / 2 ? 64 : 32;
+  p.group_rows = turned > 1 && 2 * most * cols > kStagedBytes ? most / 2 : most;
+  while (p.group_rows > 32 && ceil_div(rows, p.group_rows) < kMultiprocessors) p.group_rows /= 2;
   p.team_warps = static_cast<int>(ceil_div(cols / 8, 32));
   p.teams = std::min(kMaxTeams, kMaxWarps / p.team_warps);
   p.blocks = static_cast<int>(std::min<int64_t>(kMultiprocessors, ceil_div(rows, p.group_rows)));
   p.step = p.blocks * p.group_rows;
   return p;
+}
+
+Plan plan(const LayerNormFp8BackwardArgs& a) {
+  return plan(a.rows, a.cols, (a.dx8.transposed != nullptr) + (a.y8.transposed != nullptr));
 }
 
 // How the dynamic shared memory is used: offsets in bytes.
@@ -47,10 +55,12 @@ struct Layout {
   int all;
 };
 
-constexpr int kHalfGap = 64;  // after 16 staged rows: rows r and r + 16 are 16 banks apart
+// A group's share of this lies behind every 16 staged rows, so that what a warp turns at once, rows r, r + 16, ... of
+// the group, is in different banks.
+constexpr int kGaps = 2048;
 
 Layout layout(const Plan& p, const LayerNormFp8BackwardArgs& a) {
-  const int cols = static_cast<int>(a.cols), staged = p.group_rows * cols + 2 * kHalfGap;
+  const int cols = static_cast<int>(a.cols), staged = p.group_rows * cols + p.group_rows / 16 * (kGaps / p.group_rows);
   Layout l{-1, -1, 0, 0, 0, 0};
   if (a.dx8.transposed != nullptr) {
     l.staged_dx = l.ring;
@@ -69,12 +79,12 @@ Layout layout(const Plan& p, const LayerNormFp8BackwardArgs& a) {
 // Turns the bytes of a group: each thread four columns of 16 rows, 16 bytes of each column.
 template <int kGroup>
 __device__ void write_columns(const uint8_t* staged, int64_t row0, int64_t rows, int cols, uint8_t* to) {
-  constexpr int kHalves = kGroup / 16;
-  const int half = threadIdx.x % kHalves;
-  row0 += 16 * half;
+  constexpr int kParts = kGroup / 16;
+  const int part = threadIdx.x % kParts;
+  row0 += 16 * part;
   if (row0 >= rows) return;
-  for (int column = threadIdx.x / kHalves * 4; column < cols; column += blockDim.x / kHalves * 4) {
-    const uint8_t* from = staged + half * (16 * cols + kHalfGap) + column;
+  for (int column = threadIdx.x / kParts * 4; column < cols; column += blockDim.x / kParts * 4) {
+    const uint8_t* from = staged + part * (16 * cols + kGaps / kGroup) + column;
     write_four_columns(to + column * rows + row0, rows,
                        [&](int r) { return *reinterpret_cast<const uint32_t*>(from + r * cols); });
   }
@@ -149,10 +159,13 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
   read_statistics(group0 + in_group);
   while (group0 < rows) {
     const int this_group0 = group0;
+    if (const int row = group0 + plan.step + 32 * static_cast<int>(threadIdx.x / 2);
+        threadIdx.x < 2 * kGroup / 32 && row < counted)  // the next group's statistics: lines of 32
+      prefetch((threadIdx.x % 2 == 0 ? a.mean : a.rstd) + row);
 #pragma unroll 1
     do {
       const int row = group0 + in_group, row_in_group = in_group;
-      if (row >= rows) {  // half a group at the end
+      if (row >= rows) {  // part of a group at the end
         next(group0, in_group);
         continue;
       }
@@ -204,7 +217,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
         dx_amax.see(dx_bf16);
         const uint64_t to = static_cast<uint64_t>(static_cast<uint32_t>(row)) * cols + column;
         store8(static_cast<Bf16*>(a.dx) + to, dx_bf16);
-        const uint32_t at = staged + row_in_group * cols + row_in_group / 16u * kHalfGap;
+        const uint32_t at = staged + row_in_group * cols + row_in_group / 16u * (kGaps / kGroup);
         if (wants_dx8) {
           unpack(dx_bf16, dx);
           const uint2 dx_bytes = fp8_bytes<kGradient>(dx, dx_scale);
@@ -244,22 +257,26 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
 
 template <DType kGradient>
 cudaError_t run(const LayerNormFp8BackwardArgs& a, cudaStream_t stream) {
-  const Plan p = plan(a.rows, a.cols);
+  const Plan p = plan(a);
   const Layout l = layout(p, a);
   const auto go = [&](void (*kernel)(LayerNormFp8BackwardArgs, Plan, Layout)) {
     const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, l.all);
     if (error != cudaSuccess) return error;
     return start(kernel, dim3(p.blocks), dim3(32 * p.team_warps * p.teams), l.all, stream, a, p, l);
   };
+  if (p.group_rows == 128) return go(layer_norm_fp8_backward_kernel<5, 128, kGradient>);
   if (p.group_rows == 16) return go(layer_norm_fp8_backward_kernel<20, 16, kGradient>);
-  return p.team_warps > 5 ? go(layer_norm_fp8_backward_kernel<10, 32, kGradient>)
-                          : go(layer_norm_fp8_backward_kernel<5, 32, kGradient>);
+  if (p.group_rows == 64)
+    return p.team_warps > 5 ? go(layer_norm_fp8_backward_kernel<10, 64, kGradient>)
+                            : go(layer_norm_fp8_backward_kernel<5, 64, kGradient>);
+  return p.team_warps > 10 ? go(layer_norm_fp8_backward_kernel<20, 32, kGradient>)
+                           : go(layer_norm_fp8_backward_kernel<10, 32, kGradient>);
 }
 
 }  // namespace
 
 size_t layer_norm_fp8_backward_workspace(int64_t rows, int64_t cols) {
-  return rows <= 0 ? 0 : static_cast<size_t>(plan(rows, cols).blocks) * 3 * cols * sizeof(float);
+  return rows <= 0 ? 0 : static_cast<size_t>(plan(rows, cols, 2).blocks) * 3 * cols * sizeof(float);
 }
 
 cudaError_t launch(const LayerNormFp8BackwardArgs& args, cudaStream_t stream) {
@@ -274,7 +291,7 @@ cudaError_t launch(const LayerNormFp8BackwardArgs& args, cudaStream_t stream) {
       with_fp8(args.dx8.dtype, [&](auto gradient) { return run<decltype(gradient)::value>(args, stream); });
   if (error != cudaSuccess) return error;
   return launch(AddPartialsArgs{.partials = static_cast<const float*>(args.workspace),
-                                .count = plan(args.rows, args.cols).blocks,
+                                .count = plan(args).blocks,
                                 .width = args.cols,
                                 .n_outs = 3,
                                 .outs = {args.dgamma, args.dbeta, args.dx_sum}},
