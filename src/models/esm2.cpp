@@ -114,14 +114,19 @@ struct Esm2::Impl {
   }
   const nn::UnitStorage& layer_storage(int64_t layer) const { return *storages[layer + 1]; }
 
-  bool keeps_layers() const { return options.training && options.recompute != nn::Recompute::kFull; }
+  /// Where layers share buffers of what is computed again with `least` or more; without training all do.
+  nn::LayerBuffers buffers(nn::Recompute least) const {
+    if (!options.training) return {.layers = config.layers, .sharing = config.layers};
+    const int64_t again = options.recompute_layers > 0 ? options.recompute_layers : config.layers;
+    return {.layers = config.layers, .sharing = options.recompute < least ? 0 : again};
+  }
   at::Tensor x(int64_t layer, int64_t tokens) const {
     return x_buffers[layer % static_cast<int64_t>(x_buffers.size())].narrow(0, 0, tokens);
   }
   nn::EncoderLayerSaved saved(int64_t layer, int64_t tokens) const {
-    nn::EncoderLayerSaved result = saved_buffers[keeps_layers() ? layer : 0].narrow(tokens);
+    nn::EncoderLayerSaved result = saved_buffers[buffers(nn::Recompute::kFull).of(layer)].narrow(tokens);
     result.x_TD = x(layer, tokens);
-    result.h_TF = h_buffers[layer % static_cast<int64_t>(h_buffers.size())].narrow(0, 0, tokens);
+    result.h_TF = h_buffers[buffers(nn::Recompute::kSelective).of(layer)].narrow(0, 0, tokens);
     return result;
   }
 
@@ -181,7 +186,8 @@ struct Esm2::Impl {
     ops::quantize_operand(ws, layers.back().output_gradient(pack, some, dx));
     for (int64_t l = config.layers - 1; l >= 0; --l) {
       const nn::EncoderLayerSaved kept = saved(l, pack.tokens);
-      layers[l].restore(ws, pack, rotary, some, kept, options.recompute);
+      if (!buffers(nn::Recompute::kSelective).lasts(l))
+        layers[l].restore(ws, pack, rotary, some, kept, options.recompute);
       layers[l].backward(ws, pack, rotary, some, kept, dx, l > 0 ? &layers[l - 1] : nullptr, weights);
     }
     embedding->backward(ws, pack, factors.narrow(0, 0, pack.tokens), dx);
@@ -202,8 +208,8 @@ struct Esm2::Impl {
   std::optional<BatchStage> stage;
 
   std::vector<at::Tensor> x_buffers;                 // training: layers + 1, else 2 in turn
-  std::vector<nn::EncoderLayerSaved> saved_buffers;  // one a layer, or one for all
-  std::vector<at::Tensor> h_buffers;                 // before the GELU: one a layer, or one for all
+  std::vector<nn::EncoderLayerSaved> saved_buffers;  // see buffers()
+  std::vector<at::Tensor> h_buffers;                 // before the GELU
   nn::EncoderScratch scratch;
   at::Tensor dx_buffer;
   at::Tensor factors;  // of the embedding's rows
@@ -253,10 +259,9 @@ Esm2::Impl::Impl(const Context& context, const Esm2Config& config_, const ModelO
 
   const int64_t inputs = options.training ? config.layers + 1 : 2;
   for (int64_t i = 0; i < inputs; ++i) x_buffers.push_back(at::empty({tokens, config.hidden}, own));
-  for (int64_t i = 0; i < (keeps_layers() ? config.layers : 1); ++i)
+  for (int64_t i = 0; i < buffers(nn::Recompute::kFull).count(); ++i)
     saved_buffers.push_back(nn::EncoderLayerSaved::allocate(context, shape, tokens, dtype));
-  const bool keeps_h = options.training && options.recompute == nn::Recompute::kNone;
-  for (int64_t i = 0; i < (keeps_h ? config.layers : 1); ++i)
+  for (int64_t i = 0; i < buffers(nn::Recompute::kSelective).count(); ++i)
     h_buffers.push_back(nn::EncoderLayerSaved::allocate_h(context, shape, tokens, dtype));
   scratch = nn::EncoderLayer::allocate_scratch(context, layers, tokens, dtype, options.training);
   if (options.training) dx_buffer = at::empty({tokens, config.hidden}, own);

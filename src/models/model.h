@@ -47,6 +47,8 @@ struct ModelOptions {
   precision::StateFormats formats;
   /// What is not kept for backward but computed again there; changes no bit of the result.
   nn::Recompute recompute = nn::Recompute::kNone;
+  /// The first so many layers, of which this is true; 0: all.
+  int64_t recompute_layers = 0;
   double label_smoothing = 0;
   /// Rotary inverse frequencies [head_dim / 2] of the imported file; empty: computed as the config says.
   std::vector<float> inv_freq;

@@ -1,6 +1,8 @@
 // What training keeps of each layer for backward.
 #pragma once
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
 namespace esm::nn {
 
@@ -13,5 +15,16 @@ namespace esm::nn {
 /// of a product, where the outputs of the products cost D each.
 enum class Recompute { kNone, kSelective, kFull };
 constexpr auto enum_names(Recompute) { return std::array{"none", "selective", "full"}; }
+
+/// Buffers of what layers keep: the first `sharing` layers have one between them, every other layer its own.
+struct LayerBuffers {
+  int64_t layers = 0;
+  int64_t sharing = 0;  // 0 to layers
+
+  int64_t count() const { return layers - std::max<int64_t>(sharing - 1, 0); }
+  int64_t of(int64_t layer) const { return layer - std::min(layer, std::max<int64_t>(sharing - 1, 0)); }
+  /// Whether backward finds the layer's own there: of those that share a buffer the last one used it last.
+  bool lasts(int64_t layer) const { return layer + 1 >= sharing; }
+};
 
 }  // namespace esm::nn

@@ -1,7 +1,7 @@
 // Arithmetic of training, as papers count it.
 #pragma once
 #include "models/esm2_config.h"
-#include "nn/recompute.h"
+#include "train/run_config.h"
 
 namespace esm::train {
 
@@ -15,10 +15,11 @@ inline double flops_per_token(const models::Esm2Config& model, double seqlen) {
 }
 
 /// What train.recompute adds to it.
-inline double recompute_flops_per_token(const models::Esm2Config& model, nn::Recompute recompute, double seqlen) {
-  const double d = static_cast<double>(model.hidden), f = static_cast<double>(model.ffn_size()),
-               layers = static_cast<double>(model.layers);
-  switch (recompute) {
+inline double recompute_flops_per_token(const models::Esm2Config& model, const TrainSection& train, double seqlen) {
+  const double d = static_cast<double>(model.hidden), f = static_cast<double>(model.ffn_size());
+  // The last of the layers need not: what it kept is still there.
+  const double layers = static_cast<double>((train.recompute_layers > 0 ? train.recompute_layers : model.layers) - 1);
+  switch (train.recompute) {
     case nn::Recompute::kNone: return 0;
     case nn::Recompute::kSelective: return 2 * layers * d * f;
     case nn::Recompute::kFull: return layers * (2 * (4 * d * d + d * f) + 4 * d * seqlen);

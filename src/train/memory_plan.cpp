@@ -178,6 +178,7 @@ Fits what_fits(const RunConfig& given, const PlanPlace& place, Use use) {
   Fits fits{};
   for (size_t i = 0; i < fits.size(); ++i) {
     config.train.recompute = static_cast<nn::Recompute>(i);
+    if (config.train.recompute != given.train.recompute) config.train.recompute_layers = 0;
     fits[i] = kTokenStep * most_steps(least, kUsableShare * static_cast<double>(place.memory_bytes), peak);
   }
   return fits;

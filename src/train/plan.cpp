@@ -45,7 +45,7 @@ Plan make_plan(RunConfig config, std::optional<int64_t> card_bytes, const config
   }
   plan.effective_seqlen = effective_seqlen(config);
   plan.flops_per_token = flops_per_token(config.model, plan.effective_seqlen);
-  plan.recompute_flops = recompute_flops_per_token(config.model, config.train.recompute, plan.effective_seqlen);
+  plan.recompute_flops = recompute_flops_per_token(config.model, config.train, plan.effective_seqlen);
   plan.disk_bytes = plan.memory.checkpoint_bytes * (config.checkpoint.keep_last + 1);
   return plan;
 }

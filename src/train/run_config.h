@@ -65,6 +65,11 @@ struct TrainSection {
             "Activations computed again in backward to save memory; does not change results. Kept a token and layer "
             "(D hidden, BF16) and extra arithmetic in products: none 20 D bytes; selective 12 D bytes, + 11 % (the "
             "feed-forward before its GELU); full 2 D bytes, + 22 % and the attention once more.")
+  int64_t recompute_layers = 0;
+  ESM_FIELD(recompute_layers,
+            "Layers, from the first on, to which train.recompute applies; the others keep everything. 0: all. As many "
+            "as memory needs: each costs its share of the time.",
+            config::at_least(0))
   NonFinite nonfinite = NonFinite::kSkip;
   ESM_FIELD(nonfinite, "A step whose loss or gradient is not finite: leave the weights alone and go on, or stop.")
   int64_t max_consecutive_skips = 10;
@@ -242,6 +247,10 @@ struct RunConfig {
           "optimizer.master",
           "{} needs a precision other than fp32, e.g. bf16: with precision: fp32 there is no BF16 copy of the weights",
           kernels::enum_names(optimizer.master)[static_cast<size_t>(optimizer.master)]);
+    if (train.recompute_layers > 0 && train.recompute == nn::Recompute::kNone)
+      problems.add("train.recompute_layers", "needs train.recompute: selective or full");
+    if (layers > 0 && train.recompute_layers > layers)
+      problems.add("train.recompute_layers", "{}: the model has {} layers", train.recompute_layers, layers);
     if (expect.valid_loss_below.has_value() && data.valid.empty())
       problems.add("expect.valid_loss_below", "needs data.valid");
   }

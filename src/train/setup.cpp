@@ -135,6 +135,7 @@ std::unique_ptr<models::Esm2> build_model(const Context& context, const RunConfi
   // Without training FP32 weights do: whatever the formats, they hold exactly what was trained.
   if (training) options.formats = {.master = config.optimizer.master, .moments = config.optimizer.moments};
   options.recompute = config.train.recompute;
+  options.recompute_layers = std::min(config.train.recompute_layers, config.model.layers);
   options.label_smoothing = config.train.label_smoothing;
   if (config.model.inv_freq == models::InvFreq::kFile) {
     if (inv_freq.empty())

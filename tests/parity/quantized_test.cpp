@@ -37,7 +37,7 @@ TEST_CASE("quantized products: several steps and recompute, to the same bits") {
   CAPTURE(precision::find_recipe(precision).name);
   const auto run = [&](nn::Recompute recompute, int threads) {
     models::Esm2 model = random_model(
-        small_config(2, 4, 16), {.precision = precision, .tokens_per_batch = 512, .recompute = recompute}, 7, threads);
+        small_config(3, 4, 16), {.precision = precision, .tokens_per_batch = 512, .recompute = recompute}, 7, threads);
     return quantized_steps(Context{.threads = threads}, model, 5);
   };
   const QuantizedRun straight = run(nn::Recompute::kNone, 1);

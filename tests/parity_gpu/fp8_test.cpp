@@ -40,7 +40,7 @@ TEST_CASE("quantized products: several steps, with graphs and recompute, to the 
   const Precision precision = GENERATE(from_range(kQuantizedRecipes));
   CAPTURE(precision::find_recipe(precision).name);
   const auto run = [&](bool graphs, nn::Recompute recompute) {
-    models::Esm2 model = random_model(gpu(), small_config(2, 4, 64),
+    models::Esm2 model = random_model(gpu(), small_config(3, 4, 64),
                                       {.precision = precision,
                                        .tokens_per_batch = 512,
                                        .max_tokens = 128,

@@ -118,6 +118,11 @@ TEST_CASE("recompute keeps what nn/recompute.h says") {
   const int64_t others = config.model.layers - 1;  // one set of buffers stays, for all
   CHECK(static_cast<double>(none - selective) == Approx(static_cast<double>(others * 4 * row)).epsilon(0.01));
   CHECK(static_cast<double>(selective - full) == Approx(static_cast<double>(others * 5 * row)).epsilon(0.02));
+  config.train.recompute_layers = 17;  // share one set of buffers
+  const int64_t some = bytes(nn::Recompute::kSelective);
+  CHECK(static_cast<double>(none - some) == Approx(static_cast<double>(16 * 4 * row)).epsilon(0.01));
+  config.train.recompute_layers = 1;  // what the last layer that shares has kept is still there: nothing to gain
+  CHECK(bytes(nn::Recompute::kFull) == none);
 }
 
 TEST_CASE("the largest number of tokens fits, and no more does") {

@@ -95,6 +95,14 @@ TEST_CASE("nonsense about precision is refused where it stands") {
   CHECK_THAT(error_of("fp8: {history_steps: 0}\n"), ContainsSubstring("fp8.history_steps: expected from 1"));
 }
 
+TEST_CASE("layers to be computed again must be there, and something to compute") {
+  CHECK(error_of("train: {recompute: selective, recompute_layers: 6}\n").empty());
+  CHECK_THAT(error_of("train:\n  recompute: full\n  recompute_layers: 7\n"),
+             ContainsSubstring("x.yaml:4: train.recompute_layers: 7: the model has 6 layers"));
+  CHECK_THAT(error_of("train: {recompute_layers: 2}\n"),
+             ContainsSubstring("train.recompute_layers: needs train.recompute: selective or full"));
+}
+
 TEST_CASE("a BF16 copy of the weights is there in every precision but fp32") {
   for (const precision::Recipe& recipe : precision::recipes()) {
     const std::string error =
