@@ -18,6 +18,12 @@ add_library(esm_zstd INTERFACE)
 target_include_directories(esm_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
 target_link_libraries(esm_zstd INTERFACE ${ZSTD_LIBRARY})
 
+find_path(MINIZIP_INCLUDE_DIR minizip/unzip.h REQUIRED)
+find_library(MINIZIP_LIBRARY minizip REQUIRED)
+add_library(esm_minizip INTERFACE)
+target_include_directories(esm_minizip SYSTEM INTERFACE ${MINIZIP_INCLUDE_DIR})
+target_link_libraries(esm_minizip INTERFACE ${MINIZIP_LIBRARY} ZLIB::ZLIB)
+
 # --- LibTorch -----------------------------------------------------------------------------------------------------
 set(ESM_LIBTORCH_VERSION 2.11)
 if(LIBTORCH)

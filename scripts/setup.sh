@@ -18,7 +18,7 @@ if (($# > 1)) || [[ ! $preset =~ ^(cpu|cuda|fuzz)$ ]]; then
 fi
 
 packages=(g++ cmake ninja-build ccache mold git ca-certificates pkg-config
-  libyaml-cpp-dev libhdf5-dev libspdlog-dev libfmt-dev catch2 zlib1g-dev libzstd-dev
+  libyaml-cpp-dev libhdf5-dev libspdlog-dev libfmt-dev catch2 zlib1g-dev libzstd-dev libminizip-dev
   nlohmann-json3-dev libxxhash-dev libgloo-dev)
 if [[ $preset == fuzz ]]; then packages+=(clang-14 libclang-rt-14-dev); fi
 downloader_packages=(python3-pip unzip)
