@@ -10,6 +10,7 @@
 #include "app/commands.h"
 #include "app/version.h"
 #include "base/check.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "train/model_io.h"
 
@@ -74,8 +75,9 @@ int cmd_convert(int argc, char** argv) {
   Args args(
       "convert",
       "Converts the weights of a model. IN is a checkpoint or run folder of ours, a Hugging Face or NVIDIA folder "
-      "with config.json, or a single .safetensors file with config.json beside it; its format is detected. OUT is a "
-      "new folder, complete or not there at all. An unknown, missing or misshapen tensor is an error.");
+      "with config.json, a single .safetensors file with config.json beside it, or a .pt file of fair-esm (its pickle "
+      "is read, never run; NAME-contact-regression.pt beside it brings the contact head); its format is detected. OUT "
+      "is a new folder, complete or not there at all. An unknown, missing or misshapen tensor is an error.");
   args.positional(in, "IN", "Model to read.")
       .positional(options.out, "OUT", "Folder to make.")
       .choice(to, "--to", {"hf", "native", "nvidia", "nvidia-old"},
@@ -93,7 +95,8 @@ int cmd_convert(int argc, char** argv) {
       .flag(options.force, "--force", "Replace OUT if it is a folder of a model.")
       .example("esmtrain convert runs/esm2 esm2-hf --to hf", "export the best (or newest) checkpoint of a run")
       .example("esmtrain convert runs/esm2 esm2-fp8 --to hf --dtype fp8", "the same with weights of 8 bits")
-      .example("esmtrain convert esm2_t6_8M_UR50D start --to native", "import");
+      .example("esmtrain convert esm2_t6_8M_UR50D start --to native", "import")
+      .example("esmtrain convert esm2_t6_8M_UR50D.pt esm2-hf --to hf", "from fair-esm to Hugging Face");
   if (!args.parse(argc, argv)) return 0;
   if (options.max_file_bytes < 1) fail<ConfigError>("--max-file-bytes: at least 1 is wanted");
   options.format = train::parse_format(to).value();
@@ -104,6 +107,8 @@ int cmd_convert(int argc, char** argv) {
 
   const train::ModelSource source = train::open_model(in);
   print_source(source);
+  const StopSignals signals;
+  options.should_stop = [] { return StopSignals::received() != 0; };
   const train::ExportResult result = train::export_model(source, options);
   print_line("wrote {} ({}, {}): {} tensors, {} in {} files", options.out, to, dtype_name(result.dtype), result.tensors,
              human_bytes(result.bytes), result.files.size());

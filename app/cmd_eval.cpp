@@ -43,8 +43,8 @@ int cmd_eval(int argc, char** argv) {
   std::vector<config::Override> overrides;
   Args args("eval", "Masked-language-model loss, perplexity and accuracy of a model on proteins, with fixed masks.");
   args.positional(checkpoint, "CHECKPOINT",
-                  "A run folder (its best checkpoint), a checkpoint of ours, or a Hugging Face or "
-                  "NVIDIA folder.")
+                  "A run folder (its best checkpoint), a checkpoint of ours, a Hugging Face or NVIDIA folder, or a .pt "
+                  "file of fair-esm.")
       .option(files, "--data", "FILE", "FASTA, CSV or TSV files, patterns or shards; given several times: one set.",
               Args::kRequired)
       .flag(json, "--json", "Print one JSON object on standard output.")
@@ -80,7 +80,10 @@ int cmd_eval(int argc, char** argv) {
   options.kernel_cache = kernel_cache_folder();
   options.stop_signal = &StopSignals::received;
   const auto results = train::evaluate_model(config, source, files, options);
-  if (!results.has_value()) return kExitInterrupted;
+  if (!results.has_value()) {
+    log::warn("stopped by {}; there is no result", StopSignals::name(StopSignals::received()));
+    return kExitInterrupted;
+  }
   if (json)
     print_json(source, *results);
   else

@@ -97,8 +97,8 @@ LayoutMatch match_layout(const ForeignLayout& layout, std::span<const NamedShape
       continue;
     }
     if (it->second->shape != tensor.shape)
-      fail<CheckpointError>("{}: '{}' is {}, the model of its config.json has {}: a model of another size or kind",
-                            where, it->second->name, shape_text(it->second->shape), shape_text(tensor.shape));
+      fail<CheckpointError>("{}: '{}' is {}, the model of its {} has {}: a model of another size or kind", where,
+                            it->second->name, shape_text(it->second->shape), layout.sizes, shape_text(tensor.shape));
     match.pairs.push_back({.tensor = &tensor, .source = it->second->name});
     used.insert(tensor.name);
   }
@@ -110,7 +110,8 @@ LayoutMatch match_layout(const ForeignLayout& layout, std::span<const NamedShape
       unexpected.push_back(tensor->name);
   }
   if (missing.empty() && unexpected.empty()) return match;
-  std::string message = fmt::format("{}: not the tensors of a {} ESM-2 with this config.json", where, layout.format);
+  std::string message =
+      fmt::format("{}: not the tensors of a {} ESM-2 with the sizes of its {}", where, layout.format, layout.sizes);
   if (!missing.empty()) message += fmt::format("; {} missing: {}", missing.size(), list_of(missing));
   if (!unexpected.empty()) message += fmt::format("; {} unexpected: {}", unexpected.size(), list_of(unexpected));
   fail<CheckpointError>("{}", message);

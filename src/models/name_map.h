@@ -64,7 +64,8 @@ struct ForeignTensor {
 
 /// A foreign format for one model shape.
 struct ForeignLayout {
-  std::string format;  // "Hugging Face", for messages
+  std::string format;                 // "Hugging Face", for messages
+  std::string sizes = "config.json";  // what of the file says how large the model is, for messages
   std::vector<ForeignTensor> tensors;
 
   const ForeignTensor* find(std::string_view name) const;

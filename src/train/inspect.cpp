@@ -226,6 +226,8 @@ Inspection inspect_foreign(const std::string& path) {
   for (const auto& [tensor, dtype] : parts) ++found.weights[dtype];
   found.passed_through = source.report().passed_through;
   found.notes = source.report().notes;
+  for (const checkpoint::TorchFile& file : impl.torch_files) add_foreign_file(file.path(), found);
+  if (!impl.files.has_value()) return found;
   const fs::path folder = fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
   add_foreign_file(folder / "config.json", found);
   if (const fs::path index = folder / "model.safetensors.index.json"; fs::is_directory(path) && fs::exists(index))

@@ -19,6 +19,7 @@ std::string format_words(Format format) {
     case Format::kHf: return "Hugging Face (EsmForMaskedLM)";
     case Format::kNvidia: return "NVIDIA TransformerEngine (NVEsmForMaskedLM), newer names";
     case Format::kNvidiaOld: return "NVIDIA TransformerEngine (NVEsmForMaskedLM), older names";
+    case Format::kFairEsm: return "fair-esm (a .pt file of PyTorch)";
   }
   return "";
 }

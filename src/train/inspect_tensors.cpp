@@ -127,6 +127,8 @@ std::vector<TensorSummary> summarize_tensors(const ModelSource& source) {
   if (impl.files.has_value())
     for (const checkpoint::SafetensorsFile& file : impl.files->files()) add_file(file, &*impl.files, result);
   for (const checkpoint::SafetensorsFile& file : impl.side_files) add_file(file, nullptr, result);
+  for (const checkpoint::TorchFile& file : impl.torch_files)
+    for (const TensorRef& tensor : file.tensors()) result.push_back(summary_of(tensor, 1.0f));
   return result;
 }
 

@@ -1,16 +1,12 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <set>
 
 #include "base/check.h"
 #include "base/json_writer.h"
 #include "base/units.h"
-#include "checkpoint/file_system.h"
 #include "checkpoint/writer.h"
 #include "config/config.h"
 #include "models/hf_format.h"
@@ -18,67 +14,12 @@
 #include "train/fp8_weights.h"
 #include "train/model_io.h"
 #include "train/model_source.h"
+#include "train/new_folder.h"
 #include "train/tensor_rows.h"
 
 namespace esm::train {
-namespace fs = std::filesystem;
-using checkpoint::FileSystem;
 using checkpoint::TensorOut;
 namespace {
-
-// A folder made under a temporary name; commit() puts it in its place.
-class NewFolder {
- public:
-  NewFolder(const std::string& path, bool replace)
-      : files_(FileSystem::real()), path_(fs::path(path).lexically_normal().string()), replace_(replace) {
-    while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-    refuse_existing();
-    temporary_ = fmt::format("{}.tmp-{}", path_, ::getpid());
-    files_.remove_folder(temporary_);  // of a dead process with our number
-    files_.make_folder(temporary_);
-  }
-  ~NewFolder() {
-    try {
-      files_.remove_folder(temporary_);
-    } catch (const CheckpointError&) {  // a leftover does no harm, and the error that led here is on its way
-    }
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-
-  FileSystem& files() { return files_; }
-  const std::string& temporary() const { return temporary_; }
-  std::string file(const std::string& name) const { return (fs::path(temporary_) / name).string(); }
-
-  void commit() {
-    files_.sync_folder(temporary_);
-    const bool there = fs::exists(fs::symlink_status(path_));
-    if (there && !files_.exchange(temporary_, path_)) {
-      files_.rename(path_, temporary_ + ".old");
-      files_.rename(temporary_, path_);
-      files_.remove_folder(temporary_ + ".old");
-    } else if (!there) {
-      files_.rename(temporary_, path_);
-    }
-    const std::string parent = fs::path(path_).parent_path().string();
-    files_.sync_folder(parent.empty() ? "." : parent);
-  }
-
- private:
-  // --force replaces a model, never some other folder that happens to be named.
-  void refuse_existing() const {
-    if (!fs::exists(fs::symlink_status(path_))) return;
-    if (!replace_) fail<CheckpointError>("{} is there already; remove it or give --force", path_);
-    const bool model = fs::is_directory(path_) && (fs::exists(fs::path(path_) / "config.json") ||
-                                                   fs::exists(fs::path(path_) / checkpoint::kManifestName));
-    if (!model && !(fs::is_directory(path_) && fs::is_empty(path_)))
-      fail<CheckpointError>("{} is no folder of a model; it is not replaced", path_);
-  }
-
-  FileSystem& files_;
-  std::string path_, temporary_;
-  bool replace_;
-};
 
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() * sizeof(float));
@@ -251,7 +192,7 @@ ForeignContent foreign_content(const ModelSource& source, const models::ForeignL
       content.beside[file].push_back(tensor);
     else if (origin != nullptr)
       content.model.push_back(tensor);
-    else
+    else if (options.format != Format::kHf || !is_inv_freq_name(tensor.name))  // written under its own names
       result.left_out.push_back(tensor.name);
   }
   if (origin == nullptr) {
@@ -317,7 +258,7 @@ ExportResult export_model(const ModelSource& source, const ExportOptions& option
   ESM_CHECK(options.format != Format::kNative || dtype == DType::kF32, "native checkpoints hold F32, not {}",
             dtype_name(dtype));
   ExportResult result;
-  NewFolder folder(options.out, options.force);
+  NewFolder folder(options.out, options.force, options.should_stop);
   if (options.format == Format::kNative)
     write_native(source, impl, options, folder, result);
   else

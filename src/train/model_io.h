@@ -1,8 +1,9 @@
 // Opens a model wherever it comes from, and writes it in the format somebody else wants. Formats: our checkpoints and
-// run folders, Hugging Face (EsmForMaskedLM), NVIDIA TransformerEngine (NVEsmForMaskedLM, both generations of names).
-// No tensor library: values are plain FP32 host memory.
+// run folders, Hugging Face (EsmForMaskedLM), NVIDIA TransformerEngine (NVEsmForMaskedLM, both generations of names),
+// and to read the .pt files of fair-esm. No tensor library: values are plain FP32 host memory.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,8 +19,9 @@
 
 namespace esm::train {
 
-enum class Format { kNative, kHf, kNvidia, kNvidiaOld };
-/// "native", "hf", "nvidia", "nvidia-old".
+/// kFairEsm is read only.
+enum class Format { kNative, kHf, kNvidia, kNvidiaOld, kFairEsm };
+/// "native", "hf", "nvidia", "nvidia-old", "fair-esm".
 std::string_view format_name(Format format);
 std::optional<Format> parse_format(std::string_view name);
 
@@ -75,11 +77,19 @@ class ModelSource {
 
 /// Opens, in this order of detection: a checkpoint folder of ours (manifest.json); a run folder (checkpoints/: the best
 /// one, else the newest complete one) or its checkpoints folder; a folder with config.json and safetensors files in
-/// Hugging Face or NVIDIA naming; a single .safetensors file with config.json beside it. All of the source is checked
+/// Hugging Face or NVIDIA naming; a single .safetensors file with config.json beside it; a .pt file of fair-esm, with
+/// NAME-contact-regression.pt beside it or not (nothing of a pickle is run). All of the source is checked
 /// (our own files by hash). Throws CheckpointError: missing or unexpected tensors by name, first differing shape, an
 /// untied decoder, a model that is not ESM-2, an 8-bit weight without a sound factor.
 /// verify: kSizes for a checkpoint of ours whose content was verified a moment ago.
 ModelSource open_model(const std::string& path, checkpoint::Verify verify = checkpoint::Verify::kContent);
+
+/// should_stop() said yes: nothing was left behind.
+class ExportStopped : public Error {
+ public:
+  using Error::Error;
+  int exit_code() const noexcept override { return kExitInterrupted; }
+};
 
 struct ExportOptions {
   Format format = Format::kHf;
@@ -91,6 +101,7 @@ struct ExportOptions {
   bool force = false;  // replace an existing folder
   int64_t max_file_bytes = int64_t{5} << 30;
   std::map<std::string, std::string> versions;  // for the manifest of a native export
+  std::function<bool()> should_stop = {};       // asked again and again while files are written
 };
 
 struct ExportResult {
@@ -103,7 +114,7 @@ struct ExportResult {
 };
 
 /// Writes the folder `out` under a temporary name and renames it. Throws CheckpointError (values that are not finite
-/// have no 8 bits).
+/// have no 8 bits) and ExportStopped.
 ExportResult export_model(const ModelSource& source, const ExportOptions& options);
 
 }  // namespace esm::train

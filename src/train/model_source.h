@@ -1,11 +1,15 @@
-// What stands behind a ModelSource; private to model_io.cpp, model_export.cpp and inspect.cpp.
+// What stands behind a ModelSource; private to the files that open, export and inspect models.
 #pragma once
+#include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/open_checkpoint.h"
+#include "checkpoint/torch_file.h"
 #include "models/name_map.h"
 #include "models/nvidia_format.h"
 #include "train/model_io.h"
@@ -20,7 +24,7 @@ struct Origin {
   std::map<std::string, DType> dtypes;            // of the foreign tensors that differ from it
   bool has_decoder = false;                       // a second copy of the embedding was stored as the decoder
   models::NvidiaVariant variant;                  // NVIDIA formats
-  std::string config_json;                        // the source's config.json
+  std::string config_json;                        // the source's config.json, or fair-esm's settings
   std::map<std::string, std::string> side_files;  // tensors of files beside the model's: name -> file
 };
 
@@ -68,6 +72,21 @@ struct ModelSource::Impl {
   std::optional<checkpoint::OpenCheckpoint> checkpoint;
   std::optional<checkpoint::SafetensorsSet> files;
   std::vector<checkpoint::SafetensorsFile> side_files;
+  std::list<checkpoint::TorchFile> torch_files;
 };
+
+/// A folder with safetensors files, or one such file, in Hugging Face or NVIDIA naming.
+std::shared_ptr<ModelSource::Impl> open_safetensors_model(const std::string& path, const std::string& config_path);
+/// A .pt file of fair-esm, and the file of its contact head beside it.
+std::shared_ptr<ModelSource::Impl> open_fair_esm_model(const std::string& path);
+
+bool is_inv_freq_name(std::string_view name);
+/// Finds inv_freq among the tensors that are passed through (one for all layers, or equal ones in each).
+void find_inv_freq(ModelSource::Impl& impl);
+/// By which rule they are reproduced.
+models::InvFreq rule_of_inv_freq(const std::vector<float>& values, int64_t head_dim);
+
+/// A tensor that is kept as it is.
+checkpoint::TensorOut passed_through(const checkpoint::TensorRef& tensor);
 
 }  // namespace esm::train

@@ -175,8 +175,8 @@ struct RunConfig {
   ESM_FIELD(seed, "Seed of initial weights, data order, crops and masks.", config::at_least(0), config::Resume::kFixed)
   std::string init_from;
   ESM_FIELD(init_from,
-            "Start from these weights (a checkpoint or run of ours, a Hugging Face or NVIDIA folder); the shape "
-            "of the model comes from there. Empty: random weights.",
+            "Start from these weights (a checkpoint or run of ours, a Hugging Face or NVIDIA folder, a .pt file of "
+            "fair-esm); the shape of the model comes from there. Empty: random weights.",
             config::Resume::kFree)
   precision::Precision precision = precision::Precision::kBf16;
   ESM_FIELD(precision,
