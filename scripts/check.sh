@@ -83,6 +83,7 @@ check_fuzz() {
   stage "fuzz config" run_fuzzer config "$seconds" $data/config configs
   stage "fuzz safetensors" run_fuzzer safetensors "$seconds" $data/safetensors
   stage "fuzz manifest" run_fuzzer manifest "$seconds"
+  stage "fuzz pt" run_fuzzer pt "$seconds" tests/data/fair_esm
 }
 
 check_gpu() {

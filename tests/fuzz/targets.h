@@ -21,14 +21,16 @@ void run_config(std::string_view bytes);
 void run_safetensors(std::string_view bytes);
 /// A manifest without its last line, the hash, which the target adds: no mutation would ever get past it.
 void run_manifest(std::string_view bytes);
+/// A file of torch.save if it begins like a zip file, else the pickle of one with two storages.
+void run_pt(std::string_view bytes);
 
 struct Target {
   const char* name;
   void (*run)(std::string_view bytes);
 };
-inline constexpr std::array kTargets{Target{"fasta", run_fasta}, Target{"table", run_table},
-                                     Target{"config", run_config}, Target{"safetensors", run_safetensors},
-                                     Target{"manifest", run_manifest}};
+inline constexpr std::array kTargets{Target{"fasta", run_fasta},       Target{"table", run_table},
+                                     Target{"config", run_config},     Target{"safetensors", run_safetensors},
+                                     Target{"manifest", run_manifest}, Target{"pt", run_pt}};
 
 /// A nameless file in memory: readers that want a path get one, and no disk is touched.
 class MemoryFile {
