@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/files.h"
@@ -85,6 +86,7 @@ class RealFileSystem final : public FileSystem {
   void remove_folder(const std::string& path) override {
     std::error_code error;
     fs::remove_all(path, error);
+    if (error == std::errc::not_a_directory) return;  // a parent has become a file: there is no such folder
     if (error) fail_io("cannot remove the folder " + path, error.value());
   }
 

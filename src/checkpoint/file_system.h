@@ -40,7 +40,7 @@ class FileSystem {
   /// Swaps two folders in one step. False when this file system cannot do that (NFS, some Lustre versions).
   virtual bool exchange(const std::string& a, const std::string& b) = 0;
   virtual void sync_folder(const std::string& path) = 0;
-  /// Removes a folder and what is in it, without following links.
+  /// Removes a folder and what is in it, without following links; no error when it is not there.
   virtual void remove_folder(const std::string& path) = 0;
   virtual int64_t free_bytes(const std::string& path) = 0;
 

@@ -49,6 +49,12 @@ void CheckpointStore::check_free_space(int64_t bytes) const {
                         human_bytes(bytes), human_bytes(available));
 }
 
+void CheckpointStore::check_writable() {
+  const std::string probe = (fs::path(path()) / fmt::format("{}probe-{}", kTrashPrefix, unique_suffix())).string();
+  files_.make_folder(probe);
+  files_.remove_folder(probe);
+}
+
 // --- saving ------------------------------------------------------------------------------------------------------
 
 SaveResult CheckpointStore::save(const SaveRequest& request) {

@@ -40,6 +40,8 @@ class CheckpointStore {
   /// Throws DiskFullError when fewer than `bytes` are free. save() calls it for itself; call it before step 1 with
   /// (keep_last + 1) * estimated_bytes(request).
   void check_free_space(int64_t bytes) const;
+  /// Throws CheckpointError when no folder can be made in this one, as on a read-only file system.
+  void check_writable();
 
   /// Saves and applies retention. Throws CheckpointError (DiskFullError), with the partial folder removed and every
   /// older checkpoint as it was; the caller decides whether to go on, and may simply save again later. A step that is

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 
@@ -21,6 +22,13 @@ RunFolder::RunFolder(const std::string& path) : path_(path) {
                       path, lock);
   // Some network file systems know no locks; a run there is not guarded, and says so.
   log::warn("cannot lock {} ({}): take care that no second run uses this folder", lock, errno_text());
+}
+
+bool RunFolder::is_in_place() const {
+  struct stat held {
+  }, there{};
+  return ::fstat(lock_.get(), &held) == 0 && ::stat((path_ + "/.lock").c_str(), &there) == 0 &&
+         held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
 }  // namespace esm::train

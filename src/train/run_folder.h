@@ -12,6 +12,9 @@ class RunFolder {
   /// cannot be made or written to.
   explicit RunFolder(const std::string& path);
 
+  /// False when the folder was removed or replaced since.
+  bool is_in_place() const;
+
   const std::string& path() const { return path_; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -56,7 +57,7 @@ class Trainer {
 
  private:
   void open_everything();
-  void check_free_space() const;
+  void check_checkpoint_folder();
   void print_header() const;
   bool is_over() const { return state_.step >= config_.train.max_steps || state_.stopped_early; }
   int signal() const { return options_.stop_signal ? options_.stop_signal() : 0; }
@@ -96,6 +97,7 @@ class Trainer {
   std::string last_checkpoint_;
   int64_t saved_step_ = -1;    // of the last checkpoint
   int64_t started_save_ = -1;  // of the last one that was begun
+  bool told_of_removal_ = false;
   std::optional<BackgroundSave> saving_;
 };
 
@@ -139,7 +141,7 @@ void Trainer::open_everything() {
   }
   evaluator_.emplace(data.valid, loading);
   monitor_ = config_.eval.monitor.empty() ? evaluator_->first_name() : config_.eval.monitor;
-  check_free_space();
+  check_checkpoint_folder();
   saving_.emplace(store_, context_);
   write_file_atomically(folder_.config(), config::to_yaml(config_));
   watch_.emplace(context_, *model_, config_.fp8.statistics_every_steps);
@@ -149,10 +151,13 @@ void Trainer::open_everything() {
       .live = options_.live, .every_steps = config_.run.log_every_steps, .last_step = config_.train.max_steps});
 }
 
-void Trainer::check_free_space() const {
+// Before the first step: a folder that nobody may write to is an error whatever checkpoint.on_error says, which is
+// about disks that may be well again at the next interval.
+void Trainer::check_checkpoint_folder() {
   try {
+    store_.check_writable();
     store_.check_free_space(checkpoint_bytes(*model_) * (config_.checkpoint.keep_last + 1));
-  } catch (const CheckpointError& e) {
+  } catch (const checkpoint::DiskFullError& e) {
     if (config_.checkpoint.on_error == SaveError::kStop) throw;
     log::warn("there may be no room for checkpoints: {}", e.what());
   }
@@ -298,6 +303,11 @@ void Trainer::save() {
 
 void Trainer::save(BackgroundSave::Mode mode) {
   drain();
+  if (!folder_.is_in_place() && !std::exchange(told_of_removal_, true))
+    log::warn(
+        "{} was removed or replaced during the run: metrics.jsonl, config.yaml and train.log are lost from now on; "
+        "checkpoints go to a new folder of that name",
+        folder_.path());
   const auto start = std::chrono::steady_clock::now();
   finish_save();  // the one before: there is never more than one on its way
   started_save_ = state_.step;

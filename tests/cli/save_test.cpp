@@ -153,6 +153,84 @@ TEST_CASE("the folder of checkpoints goes away or is replaced by a file while tr
   CHECK(fs::exists(step_folder(run_folder, 120) + "/manifest.json"));
 }
 
+TEST_CASE("the run folder goes away, or a file takes its place, while training goes on") {
+  const auto after_the_second_checkpoint = [](const ScratchFolder& scratch, std::vector<std::string> flags,
+                                              const std::function<void(const std::string& run)>& change) {
+    flags.insert(flags.end(), {"--train.max_steps=120", "--checkpoint.every_steps=4", "--checkpoint.keep_last=99",
+                               "--run.log_every_steps=50"});
+    Process process(train_command(tiny_config(scratch.path()), flags), in_repository());
+    REQUIRE(process.wait_for("step-000000008 (", 60));
+    process.send(SIGSTOP);
+    change(scratch.path() + "/run");
+    process.send(SIGCONT);
+    return process.wait();
+  };
+  const auto count = [](const std::string& text, const std::string& part) {
+    int64_t n = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+  };
+  const ScratchFolder removed("esm-removed");
+  const Finished went_on =
+      after_the_second_checkpoint(removed, {}, [](const std::string& folder) { fs::remove_all(folder); });
+  INFO(went_on.all());
+  CHECK(went_on.exit_code == 0);
+  CHECK(count(went_on.err, "was removed or replaced during the run") == 1);
+  CHECK(run({ESM_EXE, "inspect", removed.path() + "/run", "--verify"}).exit_code == 0);
+
+  const ScratchFolder replaced("esm-replaced");
+  const Finished stopped =
+      after_the_second_checkpoint(replaced, {"--checkpoint.on_error=stop"}, [&](const std::string& folder) {
+        fs::rename(folder, replaced.path() + "/aside");
+        write_file_atomically(folder, "a file");
+      });
+  INFO(stopped.all());
+  CHECK(stopped.exit_code == 6);
+  CHECK(count(stopped.err, "Not a directory") == 1);
+  CHECK(count(stopped.err, "esmtrain: error: the checkpoint of step ") == 1);
+  fs::remove(replaced.path() + "/run");
+  fs::rename(replaced.path() + "/aside", replaced.path() + "/run");
+  const Finished resumed =
+      run(train_command(tiny_config(replaced.path()), {"--resume=auto", "--train.max_steps=120"}), in_repository());
+  INFO(resumed.all());
+  CHECK(resumed.exit_code == 0);
+  CHECK(fs::exists(step_folder(replaced.path() + "/run", 120)));
+  for (const auto& entry : fs::directory_iterator(replaced.path() + "/run/checkpoints"))
+    CHECK(entry.path().string().find(".tmp-") == std::string::npos);
+}
+
+TEST_CASE("a read-only file system: refused before the first step, one line at each save in the middle of a run") {
+  if (run({"unshare", "-rm", "true"}).exit_code != 0) {
+    WARN("left out: no namespaces for mounts here");
+    return;
+  }
+  const ScratchFolder scratch("esm-read-only");
+  const std::string config = tiny_config(scratch.path()), checkpoints = scratch.path() + "/run/checkpoints";
+  // $0: the folder that becomes read-only; the rest is a command. A second run finds it so from its start.
+  const std::string script = R"("$@" --train.max_steps=200 2>"$0/../log" & child=$!
+until grep -qs 'step-000000008 (' "$0/../log"; do sleep 0.01; kill -0 $child || exit 1; done
+kill -STOP $child; mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" || exit 1; kill -CONT $child
+wait $child; echo "first $?"
+"$@" --train.max_steps=200 --resume=auto; echo "second $?")";
+  std::vector<std::string> command{"unshare", "-rm", "bash", "-c", script, checkpoints};
+  for (const std::string& word : train_command(config, {"--checkpoint.every_steps=4", "--checkpoint.keep_last=99"}))
+    command.push_back(word);
+  fs::create_directories(checkpoints);
+  const Finished done = run(command, in_repository());
+  const std::string log = read_text_file(scratch.path() + "/run/log");
+  INFO(done.all() << "\n--- log\n" << log);
+  CHECK_THAT(done.out, ContainsSubstring("first 6\n") && ContainsSubstring("second 6\n"));
+  CHECK_THAT(line_with(log, "training goes on without this checkpoint"), ContainsSubstring("Read-only file system"));
+  CHECK_THAT(log, ContainsSubstring("step 200/200") && ContainsSubstring("the last steps are not saved"));
+  CHECK_THAT(line_with(done.err, "esmtrain: error: "),
+             ContainsSubstring("cannot make the folder") && ContainsSubstring("Read-only file system"));
+  CHECK(done.err.find("step 2") == std::string::npos);  // no step was made
+  const Finished later = run(train_command(config, {"--resume=auto", "--train.max_steps=12"}), in_repository());
+  INFO(later.all());
+  CHECK(later.exit_code == 0);
+  CHECK_THAT(later.err, ContainsSubstring("from " + checkpoints + "/step-0000000"));
+}
+
 TEST_CASE("a limit of the file size, by policy: the run goes on, or stops; what was there stays") {
   const ScratchFolder scratch("esm-limited");
   const std::string config = tiny_config(scratch.path(), "checkpoint: {every_steps: 4, keep_last: 3}\n");
