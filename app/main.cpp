@@ -1,7 +1,10 @@
 // esmtrain: the table of subcommands, and the only place that turns errors into messages and exit codes.
+#include <fcntl.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -12,6 +15,7 @@
 #include "app/subcommands.h"
 #include "app/version.h"
 #include "base/check.h"
+#include "base/files.h"
 
 namespace esm::app {
 namespace {
@@ -51,6 +55,23 @@ int run(int argc, char** argv) {
   return run_subcommand("esmtrain", kSummary, kCommands, argc, argv);
 }
 
+/// A program that is started without one of its three standard streams would give its number to the next file that it
+/// opens, and print into that. Reading and writing fail on these instead; messages go nowhere.
+void fill_standard_streams() {
+  constexpr std::array kModes{O_WRONLY, O_RDONLY, O_RDWR};
+  for (int fd = 0; fd < 3; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", kModes[static_cast<size_t>(fd)]) != fd)
+      return;
+}
+
+/// What was printed is still in memory; a full disk or a closed pipe shows here at the latest.
+void require_output() {
+  errno = 0;
+  const bool failed_before = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) == 0 && !failed_before) return;
+  fail<Error>("cannot write to standard output: {}", errno == 0 ? "the disk is full, or it was closed" : errno_text());
+}
+
 /// Names out of files of strangers stand in messages; none of them may steer the terminal.
 std::string without_controls(std::string text) {
   for (char& c : text)
@@ -75,7 +96,10 @@ int main(int argc, char** argv) {
   int code = 1;
   std::string message;
   try {
-    return esm::app::run(argc, argv);
+    esm::app::fill_standard_streams();
+    code = esm::app::run(argc, argv);
+    esm::app::require_output();
+    return code;
   } catch (const esm::Error& e) {
     code = e.exit_code();
     message = e.what();
