@@ -24,27 +24,16 @@
 namespace esm::app {
 namespace {
 
-std::string progress_line(const char* what, const data::PrepareProgress& p) {
-  const double rate = static_cast<double>(p.bytes_done) / std::max(p.seconds, 1e-9);
-  const std::string done = fmt::format("{} records, {}/s", human_count(static_cast<double>(p.records)),
-                                       human_bytes(static_cast<int64_t>(rate)));
-  if (p.bytes_total == 0) return fmt::format("{}: {}, {}", what, human_bytes(p.bytes_done), done);
-  const int64_t left = std::max<int64_t>(p.bytes_total - p.bytes_done, 0);
-  return fmt::format("{}: {:3.0f} % of {}, {}, {} left", what,
-                     100 * static_cast<double>(p.bytes_done) / static_cast<double>(p.bytes_total),
-                     human_bytes(p.bytes_total), done, human_duration(static_cast<double>(left) / std::max(rate, 1.0)));
-}
-
 /// On a terminal one line that renews itself, elsewhere a line of the log every ten seconds.
 data::ProgressCallback progress_shower(const char* what) {
   if (::isatty(STDERR_FILENO) == 1)
     return [what](const data::PrepareProgress& p) {
-      fmt::print(stderr, "\r\033[K{}{}", progress_line(what, p), p.finished ? "\n" : "");
+      fmt::print(stderr, "\r\033[K{}: {}{}", what, data::progress_text(p), p.finished ? "\n" : "");
     };
   return [what, next_s = 10.0](const data::PrepareProgress& p) mutable {
     if (p.seconds < next_s) return;
     next_s = p.seconds + 10.0;
-    log::info("{}", progress_line(what, p));
+    log::info("{}: {}", what, data::progress_text(p));
   };
 }
 

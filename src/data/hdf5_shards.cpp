@@ -196,6 +196,14 @@ Handle file_access(int* write_error) {
   return access;
 }
 
+// Creation settings without times, so that the same content is the same file.
+Handle timeless(hid_t kind) {
+  Handle creation(H5Pcreate(kind), H5Pclose);
+  ESM_CHECK(creation.valid() && H5Pset_obj_track_times(creation.get(), false) >= 0,
+            "HDF5 does not take the creation settings");
+  return creation;
+}
+
 std::string hash_of(const auto& values) { return hash_hex(std::as_bytes(std::span(values))); }
 
 }  // namespace
@@ -213,7 +221,8 @@ class Writer {
  public:
   explicit Writer(const std::string& path)
       : path_(path),
-        file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, file_access(&write_error_).get()), H5Fclose) {
+        file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, timeless(H5P_FILE_CREATE).get(), file_access(&write_error_).get()),
+              H5Fclose) {
     check(file_.valid());
   }
 
@@ -221,7 +230,8 @@ class Writer {
   void dataset(const char* name, hid_t file_type, hid_t memory_type, std::span<const T> values) {
     const hsize_t n = values.size();
     const Handle space(H5Screate_simple(1, &n, nullptr), H5Sclose);
-    const Handle set(H5Dcreate2(file_.get(), name, file_type, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+    const Handle set(H5Dcreate2(file_.get(), name, file_type, space.get(), H5P_DEFAULT,
+                                timeless(H5P_DATASET_CREATE).get(), H5P_DEFAULT),
                      H5Dclose);
     check(set.valid());
     check(n == 0 || H5Dwrite(set.get(), memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);

@@ -12,9 +12,11 @@
 // inputs_hash.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/files.h"
@@ -57,6 +59,8 @@ class ShardFile {
   /// that is no residue token.
   void read(int64_t record, int64_t start, std::span<uint8_t> out) const;
   std::string id(int64_t record) const;
+  /// All of them in order, by large reads.
+  void visit_ids(const std::function<void(int64_t, std::string_view)>& visit) const;
   /// Every checksum, and the agreement of the datasets. Throws DataError.
   void verify_all() const;
 

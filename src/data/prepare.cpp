@@ -7,10 +7,13 @@
 #include "base/check.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "data/readers.h"
 #include "data/record_counter.h"
 #include "data/shard_folder.h"
 #include "data/tokenizer.h"
+#include "data/unfinished.h"
 
 namespace esm::data {
 namespace fs = std::filesystem;
@@ -34,11 +37,28 @@ std::string combined_hash(const std::vector<std::string>& files, const std::vect
   return hasher.hex();
 }
 
-// Writes usable records into shards as they fill up.
+constexpr int64_t kMostReserved = int64_t{1} << 30;  // memory that is not touched costs nothing
+
+// Writes usable records into shards as they fill up; after each of them a later process can go on.
 class ShardWriter : public RecordCounter {
  public:
-  ShardWriter(const std::string& folder, const PrepareOptions& options)
-      : RecordCounter(options), folder_(folder), max_shard_bytes_(options.max_shard_bytes) {}
+  /// `key`: of what is unfinished; empty: nobody can go on.
+  ShardWriter(const std::string& folder, const PrepareOptions& options, const std::string& key)
+      : RecordCounter(options), folder_(folder), key_(key), max_shard_bytes_(options.max_shard_bytes) {
+    shard_.tokens.reserve(static_cast<size_t>(std::min(max_shard_bytes_, kMostReserved)));
+  }
+
+  void go_on(const Unfinished& unfinished) {
+    std::vector<std::shared_ptr<const ShardFile>> shards;
+    for (int64_t i = 0; i < unfinished.shards; ++i)
+      shards.push_back(std::make_shared<const ShardFile>((fs::path(folder_) / shard_name(i)).string(), true));
+    shard_.shard = unfinished.shards;
+    shard_.previous_hash = shards.back()->content_hash();
+    content_hash_ = unfinished.content_hash;
+    RecordCounter::go_on(unfinished.report, unfinished.file_hashes, shards);
+  }
+  /// Shards that a later process need not make again.
+  int64_t shards_to_keep() const { return key_.empty() ? 0 : shard_.shard; }
 
   PrepareReport finish(const std::string& inputs_hash) {
     PrepareReport report = RecordCounter::finish();
@@ -54,8 +74,13 @@ class ShardWriter : public RecordCounter {
   }
 
  private:
+  void before_usable(int64_t residues) override {
+    if (std::ssize(shard_.tokens) + residues <= max_shard_bytes_ || shard_.tokens.empty()) return;
+    write_shard_file();
+    if (!key_.empty())
+      write_unfinished(folder_, key_, {shard_.shard, content_hash_, hashes_of_done_files(), counts_before_record()});
+  }
   void usable(std::string_view id, std::span<const uint8_t> tokens) override {
-    if (std::ssize(shard_.tokens) + std::ssize(tokens) > max_shard_bytes_ && !shard_.tokens.empty()) write_shard_file();
     shard_.tokens.insert(shard_.tokens.end(), tokens.begin(), tokens.end());
     shard_.lengths.push_back(static_cast<uint32_t>(tokens.size()));
     shard_.ids += id;
@@ -74,6 +99,7 @@ class ShardWriter : public RecordCounter {
   }
 
   const std::string& folder_;
+  const std::string key_;
   int64_t max_shard_bytes_;
   ShardContent shard_;
   std::string content_hash_;
@@ -89,6 +115,19 @@ bool holds_same(const std::string& folder, const std::string& hash) {
 }
 
 }  // namespace
+
+std::string progress_text(const PrepareProgress& p) {
+  const double seconds = std::max(p.seconds, 1e-9);
+  const double rate = static_cast<double>(p.bytes_done - p.bytes_before) / seconds;
+  const std::string done = fmt::format("{} records, {} records/s, {}/s", human_count(static_cast<double>(p.records)),
+                                       human_count(static_cast<double>(p.records - p.records_before) / seconds),
+                                       human_bytes(static_cast<int64_t>(rate)));
+  if (p.bytes_total == 0) return fmt::format("{}, {}", human_bytes(p.bytes_done), done);
+  const int64_t left = std::max<int64_t>(p.bytes_total - p.bytes_done, 0);
+  return fmt::format("{:.0f} % of {}, {}, {} left",
+                     100 * static_cast<double>(p.bytes_done) / static_cast<double>(p.bytes_total),
+                     human_bytes(p.bytes_total), done, human_duration(static_cast<double>(left) / std::max(rate, 1.0)));
+}
 
 std::string inputs_hash(const std::vector<std::string>& files, const PrepareOptions& options) {
   std::vector<std::string> hashes;
@@ -121,10 +160,28 @@ PrepareReport prepare(const std::vector<std::string>& inputs, const std::string&
                       streams ? "standard input and pipes cannot be compared with it" : "holds other data");
   }
 
-  FolderInProgress output(folder);
-  ShardWriter writer(output.path(), options);
-  const std::vector<std::string> hashes = writer.read_files(files);
+  const std::string key = streams ? "" : unfinished_key(files, options);
+  FolderInProgress output(
+      folder, [&](const std::string& leftover) { return !key.empty() && read_unfinished(leftover, key).has_value(); });
+  ShardWriter writer(output.path(), options, key);
+  std::vector<std::string> hashes;
+  try {
+    if (output.goes_on()) {
+      const auto unfinished = read_unfinished(output.path(), key);
+      ESM_CHECK(unfinished.has_value(), "what was left at {} has changed", output.path());
+      log::info("going on after {} shards ({} records) of a call that did not end", unfinished->shards,
+                with_thousands(unfinished->report.records));
+      writer.go_on(*unfinished);
+    }
+    hashes = writer.read_files(files);
+  } catch (const PrepareStopped&) {
+    if (writer.shards_to_keep() == 0) throw;
+    output.keep();
+    throw PrepareStopped(
+        fmt::format("stopped; {} shards are kept: the same command goes on after them", writer.shards_to_keep()));
+  }
   PrepareReport report = writer.finish(combined_hash(files, hashes, options));
+  remove_all_but_shards(output.path(), report.shards);
   if (report.usable == 0)
     fail<DataError>("no usable sequence in {}{}: {} records, all skipped for want of residues. Is this protein data?",
                     files.front(), files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "",

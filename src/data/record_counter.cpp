@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kShardTick = 4096;  // records between two calls of tick()
 
+constexpr std::chrono::seconds kProgressInterval{2};
+
 int64_t repeats(std::vector<uint64_t>& hashes) {
   std::sort(hashes.begin(), hashes.end());
   int64_t n = 0;
@@ -64,20 +66,44 @@ std::vector<std::string> RecordCounter::read_files(const std::vector<std::string
     // Opens it: a wrong name is found before the work begins. A stream can be opened once only.
     if (!is_stream(file)) progress_.bytes_total += ByteSource(file).raw_bytes();
   }
-  std::vector<std::string> hashes;
-  for (const std::string& file : files) {
+  for (size_t i = file_hashes_.size(); i < files.size(); ++i) {
+    const std::string& file = files[i];
     Hasher hasher;
     ByteSource source(file, {[&](std::span<const std::byte> bytes) { hasher.update(bytes); }, [&] { tick(); }});
     source_ = &source;
     const std::string name = file == kStandardInput ? "standard input" : file;
-    report_.files.push_back({name, 0, 0, 0, 0, ""});
+    if (!went_on_) report_.files.push_back({name, 0, 0, 0, 0, ""});
     format_of(file, options_.format).read(source, name, options_.table, *this);
+    if (went_on_) fail<DataError>("{} became shorter since it was read last", name);
     source_ = nullptr;
     report_.files.back().bytes = source.raw_bytes_read();
     progress_.bytes_done += source.raw_bytes_read();
-    hashes.push_back(hasher.hex());
+    file_hashes_.push_back(hasher.hex());
   }
-  return hashes;
+  return file_hashes_;
+}
+
+void RecordCounter::go_on(const PrepareReport& counts, std::vector<std::string> file_hashes,
+                          const std::vector<std::shared_ptr<const ShardFile>>& shards) {
+  report_ = counts;
+  file_hashes_ = std::move(file_hashes);
+  for (size_t i = 0; i < file_hashes_.size(); ++i) progress_.bytes_done += report_.files[i].bytes;
+  to_pass_ = report_.files.back().records;
+  went_on_ = true;
+  for (const auto& shard : shards)
+    shard->visit_ids([&](int64_t record, std::string_view id) {
+      tokens_.resize(static_cast<size_t>(shard->length(record)));
+      shard->read(record, 0, tokens_);
+      statistics_.add(id, tokens_);
+      if (record % kShardTick == 0) tick();
+    });
+  comments_before_ = report_.comment_lines;
+}
+
+PrepareReport RecordCounter::counts_before_record() const {
+  PrepareReport counts = report_;
+  counts.comment_lines = comments_before_;
+  return counts;
 }
 
 void RecordCounter::read_shard(const ShardFile& shard) {
@@ -91,12 +117,30 @@ void RecordCounter::read_shard(const ShardFile& shard) {
 }
 
 void RecordCounter::begin_record(std::string_view id) {
+  passing_ = to_pass_ > 0;
+  if (passing_) {
+    --to_pass_;
+    return;
+  }
+  if (went_on_) {
+    went_on_ = false;
+    report_.comment_lines = comments_before_;
+    progress_.bytes_before = progress_.bytes_done + source_->raw_bytes_read();
+    progress_.records_before = report_.records;
+    started_ = Clock::now();
+  }
+  comments_before_ = report_.comment_lines;
   id_ = id;
   tokens_.clear();
   tokenizer_.begin();
 }
 
 void RecordCounter::skip_record(Skip reason) {
+  if (to_pass_ > 0) {
+    --to_pass_;
+    split_.clear();
+    return;
+  }
   ++report_.records;
   ++report_.files.back().records;
   ++report_.skipped[static_cast<size_t>(reason)];
@@ -104,6 +148,10 @@ void RecordCounter::skip_record(Skip reason) {
 }
 
 void RecordCounter::end_record() {
+  if (passing_) {
+    split_.clear();
+    return;
+  }
   tokenizer_.finish(tokens_);
   FileReport& file = report_.files.back();
   const int64_t length = std::ssize(tokens_);
@@ -114,6 +162,7 @@ void RecordCounter::end_record() {
   }
   if (length > std::numeric_limits<uint32_t>::max())
     fail<DataError>("{}: the sequence '{}' has {} residues: this is no protein", file.path, id_, length);
+  before_usable(length);
   if (tokenizer_.repaired())
     for (size_t kind = 0; kind < kRepairs; ++kind) {
       const int64_t n = tokenizer_.repairs()[kind];
@@ -139,7 +188,7 @@ void RecordCounter::count(std::string_view id, std::span<const uint8_t> tokens) 
 
 void RecordCounter::tick() {
   if (options_.should_stop && options_.should_stop()) throw PrepareStopped("stopped; nothing was written");
-  if (options_.progress && Clock::now() - reported_ >= std::chrono::milliseconds(500)) show_progress(false);
+  if (options_.progress && Clock::now() - reported_ >= kProgressInterval) show_progress(false);
 }
 
 PrepareReport RecordCounter::finish() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,11 +44,17 @@ class RecordCounter : public RecordSink {
   std::vector<std::string> read_files(const std::vector<std::string>& files);
   /// The same for the sequences of a shard. Throws DataError when it is damaged.
   void read_shard(const ShardFile& shard);
+  /// For the next read_files(): goes on where another counter was when it gave counts_before_record() and
+  /// hashes_of_done_files(). `shards`: what it had passed on by then. Throws DataError when one is damaged.
+  void go_on(const PrepareReport& counts, std::vector<std::string> file_hashes,
+             const std::vector<std::shared_ptr<const ShardFile>>& shards);
   /// Counts so far, with lengths and repeats. No file is being read any more.
   PrepareReport finish();
 
   void begin_record(std::string_view id) final;
-  void sequence(std::string_view piece) final { tokenizer_.append(piece, tokens_); }
+  void sequence(std::string_view piece) final {
+    if (!passing_) tokenizer_.append(piece, tokens_);
+  }
   void end_record() final;
   void skip_record(Skip reason) final;
   void columns(std::string_view taken) final { report_.files.back().columns = taken; }
@@ -56,9 +63,14 @@ class RecordCounter : public RecordSink {
   void tick() final;
 
  protected:
+  /// A usable record of so many residues is the next one, and counts for nothing yet.
+  virtual void before_usable(int64_t) {}
   /// A record with at least min_length residues; both arguments are valid during the call only.
   virtual void usable(std::string_view id, std::span<const uint8_t> tokens) = 0;
   const SetStatistics& statistics() const { return statistics_; }
+  /// In before_usable(): the counts without the present record and what stands inside of it.
+  PrepareReport counts_before_record() const;
+  const std::vector<std::string>& hashes_of_done_files() const { return file_hashes_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -74,6 +86,11 @@ class RecordCounter : public RecordSink {
   std::string id_, split_;
   SetStatistics statistics_;
   PrepareReport report_;
+  std::vector<std::string> file_hashes_;
+  int64_t comments_before_ = 0;  // comment lines before the present record
+  int64_t to_pass_ = 0;          // records of the file that another counter has counted already
+  bool passing_ = false;         // the present record is one of them
+  bool went_on_ = false;         // after go_on(), until the first record that is looked at
 };
 
 }  // namespace esm::data

@@ -122,6 +122,24 @@ std::string ShardFile::id(int64_t record) const {
   return id;
 }
 
+void ShardFile::visit_ids(const std::function<void(int64_t, std::string_view)>& visit) const {
+  constexpr int64_t kRecords = 1 << 14;  // of a read
+  std::vector<int64_t> ends;
+  std::string text;
+  for (int64_t first = 0; first < records(); first += kRecords) {
+    const auto n = static_cast<size_t>(std::min(kRecords, records() - first));
+    ends.resize(n + 1);
+    read_bytes(id_offsets_, first * 8, std::as_writable_bytes(std::span(ends)));
+    if (ends[0] < 0 || ends[n] > ids_.bytes || !std::is_sorted(ends.begin(), ends.end()))
+      fail<DataError>("{}: the ids are damaged. Prepare or copy it again", path_);
+    text.resize(static_cast<size_t>(ends[n] - ends[0]));
+    if (!text.empty()) read_bytes(ids_, ends[0], std::as_writable_bytes(std::span(text)));
+    for (size_t i = 0; i < n; ++i)
+      visit(first + static_cast<int64_t>(i), std::string_view(text).substr(static_cast<size_t>(ends[i] - ends[0]),
+                                                                           static_cast<size_t>(ends[i + 1] - ends[i])));
+  }
+}
+
 void ShardFile::verify_all() const {
   std::vector<int64_t> offsets{0};
   offsets.reserve(lengths_.size() + 1);

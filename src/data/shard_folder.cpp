@@ -106,33 +106,42 @@ std::vector<std::shared_ptr<const ShardFile>> open_shard_folder(const std::strin
   return shards;
 }
 
-FolderInProgress::FolderInProgress(const std::string& target) : target_(without_slashes(target)) {
+FolderInProgress::FolderInProgress(const std::string& target, const std::function<bool(const std::string&)>& wanted)
+    : target_(without_slashes(target)) {
   if (target_.empty() || fs::path(target_).filename() == "." || fs::path(target_).filename() == ".." || target_ == "/")
     fail<DataError>("'{}' cannot be made as a folder of shards: give the name of a new folder", target);
   make_folders(parent_of(target_));
   const std::string prefix = fmt::format("{}.tmp-{}-", target_, host_name());
-  remove_leftovers(prefix);
   for (int n = 0;; ++n) {
     path_ = fmt::format("{}{}-{}", prefix, ::getpid(), n);
-    if (::mkdir(path_.c_str(), 0777) == 0) return;
+    if (::mkdir(path_.c_str(), 0777) == 0) break;
     if (errno != EEXIST) fail<DataError>("cannot make the folder {}: {}", path_, errno_text());
   }
+  look_for_leftovers(prefix, wanted);
 }
 
 FolderInProgress::~FolderInProgress() {
   std::error_code ignored;
-  if (!placed_) fs::remove_all(path_, ignored);
+  if (!placed_ && !kept_) fs::remove_all(path_, ignored);
 }
 
-void FolderInProgress::remove_leftovers(const std::string& prefix) const {
+void FolderInProgress::look_for_leftovers(const std::string& prefix,
+                                          const std::function<bool(const std::string&)>& wanted) {
   const std::string name_prefix = fs::path(prefix).filename();
   for (const std::string& name : names_in(parent_of(target_))) {
     if (!name.starts_with(name_prefix)) continue;
     pid_t process = 0;
     const char* const digits = name.data() + name_prefix.size();
     if (std::from_chars(digits, name.data() + name.size(), process).ec != std::errc{} || process <= 0) continue;
+    if (::kill(process, 0) == 0 || errno != ESRCH) continue;
+    const std::string leftover = (fs::path(parent_of(target_)) / name).string();
+    // An empty folder is replaced by rename; of two processes that want the same leftover one gets it.
+    if (!goes_on_ && wanted(leftover) && ::rename(leftover.c_str(), path_.c_str()) == 0) {
+      goes_on_ = true;
+      continue;
+    }
     std::error_code ignored;
-    if (::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(fs::path(parent_of(target_)) / name, ignored);
+    fs::remove_all(leftover, ignored);
   }
 }
 

@@ -1,5 +1,6 @@
 // Folders of `data prepare`: opening one as a whole, and putting one in place as a whole.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,24 +30,29 @@ bool is_shard_folder(const std::string& path);
 std::vector<std::shared_ptr<const ShardFile>> open_shard_folder(const std::string& path, bool lazy_checksums);
 
 /// A folder that is being made. It has a name of its own beside `target` until put_in_place(); the destructor removes
-/// it if that did not happen. Leftovers of processes of this host that are gone are removed by the constructor.
+/// it if that did not happen. Of the leftovers of processes of this host that are gone the constructor takes the first
+/// over that is wanted, and removes the others.
 class FolderInProgress {
  public:
-  /// Throws DataError.
-  explicit FolderInProgress(const std::string& target);
+  /// `wanted`: is the leftover at this path one to go on with? Throws DataError.
+  FolderInProgress(const std::string& target, const std::function<bool(const std::string&)>& wanted);
   ~FolderInProgress();
   FolderInProgress(const FolderInProgress&) = delete;
   FolderInProgress& operator=(const FolderInProgress&) = delete;
 
   const std::string& path() const { return path_; }
+  /// Was a leftover taken over?
+  bool goes_on() const { return goes_on_; }
+  /// The destructor leaves it for a later process.
+  void keep() { kept_ = true; }
   /// Renames it to the target. False when something is there already and `replace` is not set. With `replace` what is
   /// there is removed afterwards. Throws DataError.
   bool put_in_place(bool replace);
 
  private:
-  void remove_leftovers(const std::string& prefix) const;
+  void look_for_leftovers(const std::string& prefix, const std::function<bool(const std::string&)>& wanted);
   std::string target_, path_;
-  bool placed_ = false;
+  bool placed_ = false, kept_ = false, goes_on_ = false;
 };
 
 /// Does the folder hold nothing but shards and reports (so that replacing it loses nothing else)?

@@ -2,8 +2,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
@@ -213,6 +216,72 @@ TEST_CASE("a killed data prepare leaves no half folder, and the next one starts 
   CHECK_THAT(done.out, ContainsSubstring("6,000 records: 6,000 usable"));
   CHECK(std::distance(fs::directory_iterator(parent), {}) == 1);
   CHECK(esm::test::run({ESM_EXE, "data", "verify", out}).exit_code == 0);
+}
+
+TEST_CASE("a killed data prepare is gone on with; so is one that is stopped") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string input = scratch.path() + "/in.fasta", straight = scratch.path() + "/straight";
+  std::string text;
+  for (int i = 0; i < 80000; ++i) text += fmt::format(">r{}\n{}\n", i, std::string(500, "ACDEFGHIKL"[i % 10]));
+  esm::write_file_atomically(input, text);
+  REQUIRE(prepare({input, "--max-shard-mib", "1", "--out", straight}).exit_code == 0);
+  const auto content = [](const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(folder))
+      files[entry.path().filename().string()] = esm::read_text_file(entry.path().string());
+    return files;
+  };
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    CAPTURE(signal);
+    const std::string parent = fmt::format("{}/parent{}", scratch.path(), signal), out = parent + "/set";
+    esm::test::Process process({ESM_EXE, "data", "prepare", input, "--max-shard-mib", "1", "--out", out});
+    const auto begun = [&] {
+      std::error_code error;
+      for (fs::recursive_directory_iterator it(parent, error), end; !error && it != end; it.increment(error))
+        if (it->path().filename() == "shard-00002.h5") return true;
+      return false;
+    };
+    for (int i = 0; i < 20000 && !begun(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    process.send(signal);
+    const Finished killed = process.wait();
+    INFO(killed.all());
+    if (signal == SIGKILL) {
+      REQUIRE(killed.signal == SIGKILL);
+    } else {
+      REQUIRE(killed.exit_code == 130);
+      CHECK_THAT(killed.err, ContainsSubstring("shards are kept: the same command goes on after them"));
+    }
+    CHECK_FALSE(fs::exists(out));
+    const Finished done = prepare({input, "--max-shard-mib", "1", "--out", out});
+    INFO(done.all());
+    CHECK(done.exit_code == 0);
+    CHECK_THAT(done.err, ContainsSubstring("going on after"));
+    CHECK(content(out) == content(straight));
+    CHECK(std::distance(fs::directory_iterator(parent), {}) == 1);
+  }
+}
+
+TEST_CASE("data prepare on a full disk or in an impossible place says so and leaves nothing") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string input = kData + "protein/tiny_train.fasta", parent = scratch.path() + "/parent";
+  // Files above 10 KiB cannot be written.
+  const Finished full = esm::test::run(
+      {"/bin/bash", "-c",
+       "trap '' XFSZ; ulimit -f 10; exec '" ESM_EXE "' data prepare '" + input + "' --out '" + parent + "/set'"});
+  INFO(full.all());
+  CHECK(full.exit_code == 3);
+  CHECK_THAT(full.err, ContainsSubstring("shard-00000.h5") && ContainsSubstring("File too large"));
+  CHECK(fs::is_empty(parent));
+  const Finished below_file = prepare({input, "--out", input + "/set"});
+  INFO(below_file.all());
+  CHECK(below_file.exit_code == 3);
+  CHECK_THAT(below_file.err, ContainsSubstring("tiny_train.fasta") && ContainsSubstring("Not a directory"));
+  const Finished other = prepare({input, "--out", scratch.path()});
+  INFO(other.all());
+  CHECK(other.exit_code == 3);
+  CHECK_THAT(other.err, ContainsSubstring("holds other things than shards"));
+  CHECK(prepare({input, "--out", input, "--force"}).exit_code == 3);
+  CHECK(fs::file_size(input) > 57488);
 }
 
 TEST_CASE("Ctrl-C is heard while standard input is silent") {
