@@ -56,6 +56,8 @@ int cmd_eval(int argc, char** argv) {
   train::RunConfig config;
   // A run wants training data; here the data that are evaluated stand for them.
   overrides.insert(overrides.begin(), {.key = "data.train", .value = files.front(), .written = "--data"});
+  overrides.insert(overrides.begin(), {.key = "data.weights", .value = "{}", .written = "--data"});
+  overrides.insert(overrides.begin(), {.key = "data.clusters", .value = "{}", .written = "--data"});
   // Nor is there an optimizer, whose format of weights might not go with another precision.
   overrides.insert(overrides.begin(), {.key = "optimizer.master", .value = "fp32", .written = "eval"});
   config::Loaded loaded;

@@ -108,6 +108,8 @@ int cmd_plan(int argc, char** argv) {
   if (!(card_gib >= 0)) fail<ConfigError>("--card-gib must be at least 0, found {}", card_gib);
   // A run wants training data; a plan does not look at them.
   overrides.insert(overrides.begin(), {.key = "data.train", .value = "any.fasta", .written = "esmtrain plan"});
+  overrides.insert(overrides.begin(), {.key = "data.weights", .value = "{}", .written = "esmtrain plan"});
+  overrides.insert(overrides.begin(), {.key = "data.clusters", .value = "{}", .written = "esmtrain plan"});
 
   train::RunConfig config;
   const config::Loaded loaded = config::load(config, path.empty() ? option : path, overrides);

@@ -23,6 +23,7 @@ enum class RandomStream : uint32_t {
   kRounding = 6,   // stochastic rounding
   kSynthetic = 7,  // synthetic data of benchmarks and tests
   kMixture = 8,    // choice among data sets
+  kMember = 9,     // choice among the members of a cluster: (epoch, cluster)
 };
 
 struct PhiloxResult {

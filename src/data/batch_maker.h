@@ -1,32 +1,51 @@
 // From a plan to a batch: reads, cuts and masks the sequences.
 #pragma once
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "data/batch.h"
 #include "data/mask.h"
 #include "data/packer.h"
 #include "data/samples.h"
+#include "data/training_set.h"
 
 namespace esm::data {
 
-/// Fills batches; thread-safe, so several threads may share one. The content of a sample depends on its epoch and
-/// index only, never on its neighbours.
+/// Fills batches; thread-safe, so several threads may share one. The content of a sample depends on its set, epoch and
+/// index only, never on its neighbours. Sequences are numbered through all sets.
 class BatchMaker {
  public:
-  /// `shuffled`: positions go through the order of their epoch; otherwise position = index. `masks`: kMask or
-  /// kValidMask.
-  BatchMaker(SampleList samples, Masker masker, uint64_t seed, int64_t budget_tokens, int64_t max_tokens,
-             bool shuffled);
+  struct Options {
+    SampleOptions samples;
+    uint64_t seed = 0;
+    int64_t budget_tokens = 0;
+    bool shuffled = true;  // positions go through the order of their epoch; otherwise position = index
+  };
+  BatchMaker(std::vector<TrainingSet> sets, Masker masker, const Options& options);
 
-  const SampleList& samples() const { return samples_; }
-  int64_t tokens_of(const PendingSample& sample) const { return samples_.tokens(index_of(sample)); }
+  /// [sets] what the packer is to draw from.
+  std::vector<DrawnSet> drawn_sets() const;
+  const std::vector<std::string>& names() const { return names_; }
+  /// Of all sets: see training_set.h.
+  const std::string& fingerprint() const { return fingerprint_; }
+  /// Lines for the log.
+  std::string summary() const;
+
+  int64_t tokens_of(const Draw& draw) const { return samples(draw).tokens(seed_, draw.epoch, index_of(draw)); }
   void fill(const BatchPlan& plan, Batch& batch) const;
 
  private:
-  int64_t index_of(const PendingSample& sample) const;
-  void add_sample(const PendingSample& sample, int64_t slot, Batch& batch) const;
+  const SampleList& samples(const Draw& draw) const { return samples_[static_cast<size_t>(draw.set)]; }
+  int64_t index_of(const Draw& draw) const;
+  void add_sample(const Draw& draw, int64_t slot, Batch& batch) const;
 
-  SampleList samples_;
+  // [sets]
+  std::vector<std::string> names_;
+  std::vector<SampleList> samples_;
+  std::vector<double> shares_;
+  std::vector<int64_t> first_sequences_;
+  std::string fingerprint_;
   Masker masker_;
   uint64_t seed_;
   int64_t budget_, max_tokens_;

@@ -1,9 +1,11 @@
 // Configuration of the data: what is read, how it is cut, packed and masked.
 #pragma once
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/field.h"
@@ -47,10 +49,24 @@ struct MaskingConfig {
 struct DataConfig {
   ESM_CONFIG(DataConfig)
   std::map<std::string, std::vector<std::string>> train;
-  ESM_FIELD(train,
-            "Training data: FASTA, CSV or TSV files (plain, gzip or zstd), patterns like 'dir/*.fasta.gz', shards or "
-            "folders of `esmtrain data prepare`; a path, a list, or lists by name. All are read as one set.",
-            config::non_empty(), config::default_name("train"), config::Resume::kWarn)
+  ESM_FIELD(
+      train,
+      "Training data: FASTA, CSV or TSV files (plain, gzip or zstd), patterns like 'dir/*.fasta.gz', shards or "
+      "folders of `esmtrain data prepare`; a path, a list, or lists by name. Without data.weights all are read as one "
+      "set.",
+      config::non_empty(), config::default_name("train"), config::Resume::kWarn)
+  std::map<std::string, double> weights;
+  ESM_FIELD(weights,
+            "A mixture: how often sequences are drawn from each of the sets that data.train names, as numbers relative "
+            "to each other, e.g. {uniref: 0.7, mine: 0.3}. Each set has epochs of its own. Empty: no mixture.",
+            config::Resume::kWarn)
+  std::map<std::string, std::vector<std::string>> clusters;
+  ESM_FIELD(
+      clusters,
+      "Tables of clusters: CSV or TSV files (plain, gzip or zstd) with the columns cluster and member, which holds "
+      "ids of the training data. An epoch then draws one member of each cluster, another one each epoch; sequences "
+      "in no cluster are left out. A path, a list, or lists by name of the training set.",
+      config::default_name("train"), config::Resume::kWarn)
   std::map<std::string, std::vector<std::string>> valid;
   ESM_FIELD(valid, "Validation sets by name, each evaluated by itself; same forms as data.train.",
             config::default_name("valid"), config::Resume::kFree)
@@ -119,9 +135,45 @@ struct DataConfig {
     if (masking.mask_share + masking.random_share > 1.0 + 1e-9)
       problems.add("masking.random_share", "mask_share {} and random_share {} together are above 1", masking.mask_share,
                    masking.random_share);
-    for (const auto* sets : {&train, &valid})
+    for (const auto& [key, sets] : {std::pair("train", &train), {"valid", &valid}, {"clusters", &clusters}})
       for (const auto& [name, paths] : *sets)
-        if (paths.empty()) problems.add(sets == &train ? "train" : "valid", "the set '{}' names no files", name);
+        if (paths.empty()) problems.add(key, "the set '{}' names no files", name);
+    check_weights(problems);
+    check_clusters(problems);
+  }
+
+ private:
+  void check_weights(config::Problems& problems) const {
+    for (const auto& [name, weight] : weights) {
+      if (!train.contains(name))
+        problems.add("weights", "there is no set '{}' in data.train, only {}", name, train_names());
+      else if (!(weight > 0) || !std::isfinite(weight))
+        problems.add("weights",
+                     "expected a number above 0 for '{}', found {}; take a set that is not wanted out of "
+                     "data.train and data.weights",
+                     name, weight);
+    }
+    for (const auto& [name, paths] : train)
+      if (!weights.empty() && !weights.contains(name))
+        problems.add("weights", "the set '{}' of data.train has no weight", name);
+  }
+  void check_clusters(config::Problems& problems) const {
+    if (clusters.empty()) return;
+    if (weights.empty() && train.size() > 1)
+      problems.add("clusters",
+                   "without data.weights the {} sets of data.train are one: write its files as a list without names, "
+                   "or give weights",
+                   train.size());
+    for (const auto& [name, paths] : clusters)
+      if (!train.contains(name))
+        problems.add("clusters", "there is no set '{}' in data.train, only {}", name, train_names());
+    if (overlong == Overlong::kWindow)
+      problems.add("clusters", "overlong window draws every piece of every sequence: use crop, truncate or skip");
+  }
+  std::string train_names() const {
+    std::string names;
+    for (const auto& [name, paths] : train) names += (names.empty() ? "" : ", ") + name;
+    return names;
   }
 };
 

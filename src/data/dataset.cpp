@@ -1,8 +1,5 @@
 #include "data/dataset.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -10,6 +7,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "data/cache_lock.h"
 #include "data/hdf5_shards.h"
 #include "data/readers.h"
 #include "data/shard_folder.h"
@@ -43,6 +41,11 @@ std::vector<uint8_t> Dataset::tokens(int64_t i) const {
 std::string Dataset::id(int64_t i) const {
   const ShardFile& shard = locate(i);
   return shard.id(i);
+}
+
+void Dataset::visit_ids(const std::function<void(int64_t, std::string_view)>& visit) const {
+  for (size_t shard = 0; shard < shards_.size(); ++shard)
+    shards_[shard]->visit_ids([&](int64_t record, std::string_view id) { visit(starts_[shard] + record, id); });
 }
 
 void Dataset::verify_all() const {
@@ -105,11 +108,7 @@ std::string cached_folder(const std::vector<std::string>& files, const DatasetOp
   };
   if (usable()) return folder;
   make_folders(options.cache_dir);
-  const FileDescriptor lock(::open((folder + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (lock.valid()) {
-    while (::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
+  const FileDescriptor lock = cache_lock(folder);
   if (usable()) return folder;
   prepare(files, folder, how);
   return folder;

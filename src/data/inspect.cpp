@@ -36,7 +36,7 @@ class Composition : public RecordCounter {
 
 BatchFill fill_of(const std::vector<uint32_t>& lengths, int64_t budget_tokens, int64_t max_tokens,
                   int64_t tokens_in_all) {
-  const auto tokens_of = [&](const PendingSample& sample) {
+  const auto tokens_of = [&](const Draw& sample) {
     const auto index = EpochOrder(kSeed, sample.epoch, std::ssize(lengths)).at(sample.position);
     return std::min(lengths[static_cast<size_t>(index)] + kSpecialsPerSequence, max_tokens);
   };
@@ -44,7 +44,7 @@ BatchFill fill_of(const std::vector<uint32_t>& lengths, int64_t budget_tokens, i
   options.budget_tokens = budget_tokens;
   options.max_tokens = max_tokens;
   options.window = kPackWindow;
-  options.samples = std::ssize(lengths);
+  options.sets = {{.samples = std::ssize(lengths)}};
   options.tokens_of = tokens_of;
   Packer packer(std::move(options));
   BatchFill result;
@@ -55,7 +55,7 @@ BatchFill fill_of(const std::vector<uint32_t>& lengths, int64_t budget_tokens, i
   for (int64_t batch = 0; batch < result.batches; ++batch) {
     packer.next(plan);
     sequences += std::ssize(plan.samples);
-    for (const PendingSample& sample : plan.samples) tokens += tokens_of(sample);
+    for (const Draw& sample : plan.samples) tokens += tokens_of(sample);
   }
   const auto batches = static_cast<double>(result.batches);
   result.fill = static_cast<double>(tokens) / (batches * static_cast<double>(budget_tokens));

@@ -1,14 +1,17 @@
 #include "data/loader.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "data/batch_maker.h"
 
 namespace esm::data {
@@ -21,20 +24,33 @@ PackerOptions packer_options(const LoaderOptions& options, const BatchMaker& mak
   packing.window = options.pack_window;
   packing.layout = options.layout;
   packing.bucketed = options.bucketed;
-  packing.samples = maker.samples().size();
+  packing.sets = maker.drawn_sets();
   packing.seed = options.seed;
-  packing.tokens_of = [&maker](const PendingSample& sample) { return maker.tokens_of(sample); };
+  packing.tokens_of = [&maker](const Draw& draw) { return maker.tokens_of(draw); };
   return packing;
 }
 
-BatchMaker batch_maker(Dataset dataset, const LoaderOptions& options, bool training) {
-  return {SampleList(std::move(dataset), options.max_tokens, training ? options.overlong : Overlong::kTruncate,
-                     options.window_stride),
+std::vector<TrainingSet> one_set(Dataset dataset) {
+  std::vector<TrainingSet> sets;
+  sets.push_back({.name = "data", .data = std::move(dataset)});
+  return sets;
+}
+
+BatchMaker batch_maker(std::vector<TrainingSet> sets, const LoaderOptions& options, bool training) {
+  return {std::move(sets),
           Masker(options.masking, options.seed, training ? RandomStream::kMask : RandomStream::kValidMask),
-          options.seed,
-          options.tokens_per_batch,
-          options.max_tokens,
-          training};
+          {.samples = {.max_tokens = options.max_tokens,
+                       .overlong = training ? options.overlong : Overlong::kTruncate,
+                       .window_stride = options.window_stride},
+           .seed = options.seed,
+           .budget_tokens = options.tokens_per_batch,
+           .shuffled = training}};
+}
+
+std::vector<int64_t> samples_of(const BatchMaker& maker) {
+  std::vector<int64_t> samples;
+  for (const DrawnSet& set : maker.drawn_sets()) samples.push_back(set.samples);
+  return samples;
 }
 
 // Plans the batches of all ranks and leaves that of `rank` in `plan`; false when none of them exists.
@@ -47,14 +63,18 @@ bool plan_round(Packer& packer, const LoaderOptions& options, BatchPlan& plan) {
 }
 
 PackerState starting_state(const LoaderState& state, const BatchMaker& maker) {
-  const SampleList& samples = maker.samples();
-  if (state.samples == samples.size() && state.fingerprint == samples.dataset().fingerprint()) return state.packer;
+  const std::vector<int64_t> samples = samples_of(maker);
+  if (state.samples == samples && state.fingerprint == maker.fingerprint()) return state.packer;
+  int64_t epoch = 0;
+  for (const SetPosition& at : state.packer.draws.sets) epoch = std::max(epoch, at.epoch + 1);
   log::warn(
       "the training data are not those of the checkpoint ({} samples then, {} now): epoch {} begins with the new ones",
-      state.samples, samples.size(), state.packer.epoch + 1);
+      std::accumulate(state.samples.begin(), state.samples.end(), int64_t{0}),
+      std::accumulate(samples.begin(), samples.end(), int64_t{0}), epoch);
   PackerState fresh;
   fresh.batches = state.packer.batches;
-  fresh.epoch = state.packer.epoch + 1;
+  fresh.draws.draws = state.packer.draws.draws;
+  fresh.draws.sets.assign(samples.size(), {.epoch = epoch, .cursor = 0});
   return fresh;
 }
 
@@ -85,11 +105,11 @@ LoaderOptions loader_options(const DataConfig& config, uint64_t seed, int64_t ra
 
 class Loader::Impl {
  public:
-  Impl(Dataset dataset, LoaderOptions options, const LoaderState* state)
+  Impl(std::vector<TrainingSet> sets, LoaderOptions options, const LoaderState* state)
       : options_(std::move(options)),
-        maker_(batch_maker(std::move(dataset), options_, true)),
+        maker_(batch_maker(std::move(sets), options_, true)),
         packer_(packer_options(options_, maker_), state == nullptr ? PackerState{} : starting_state(*state, maker_)),
-        summary_(maker_.samples().summary()),
+        summary_(maker_.summary()),
         delivered_(packer_.state()),
         slots_(static_cast<size_t>(options_.threads > 0 ? options_.prefetch : 0)) {
     ESM_CHECK(options_.rank >= 0 && options_.rank < options_.size, "rank {} of {}", options_.rank, options_.size);
@@ -125,8 +145,18 @@ class Loader::Impl {
   }
 
   LoaderState state() const {
-    const SampleList& samples = maker_.samples();
-    return {threads_.empty() ? packer_.state() : delivered_, samples.size(), samples.dataset().fingerprint()};
+    return {threads_.empty() ? packer_.state() : delivered_, samples_of(maker_), maker_.fingerprint()};
+  }
+  std::string drawn() const {
+    const LoaderState now = state();
+    if (now.samples.size() == 1) return "";
+    std::string text;
+    for (size_t i = 0; i < now.samples.size(); ++i) {
+      const SetTotals& given = now.packer.given[i];
+      text += fmt::format("{}{} {} sequences, {} tokens ({:.3g} epochs)", i == 0 ? "" : "; ", maker_.names()[i],
+                          with_thousands(given.sequences), with_thousands(given.tokens), now.epochs(i));
+    }
+    return text;
   }
   const std::string& summary() const { return summary_; }
 
@@ -175,16 +205,20 @@ class Loader::Impl {
   std::vector<std::thread> threads_;
 };
 
-Loader::Loader(Dataset dataset, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options), nullptr)) {}
+Loader::Loader(Dataset dataset, LoaderOptions options) : Loader(one_set(std::move(dataset)), std::move(options)) {}
 Loader::Loader(Dataset dataset, LoaderOptions options, const LoaderState& state)
-    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options), &state)) {}
+    : Loader(one_set(std::move(dataset)), std::move(options), state) {}
+Loader::Loader(std::vector<TrainingSet> sets, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(sets), std::move(options), nullptr)) {}
+Loader::Loader(std::vector<TrainingSet> sets, LoaderOptions options, const LoaderState& state)
+    : impl_(std::make_unique<Impl>(std::move(sets), std::move(options), &state)) {}
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;
 Loader& Loader::operator=(Loader&&) noexcept = default;
 void Loader::next(Batch& batch) { impl_->next(batch); }
 LoaderState Loader::state() const { return impl_->state(); }
 const std::string& Loader::summary() const { return impl_->summary(); }
+std::string Loader::drawn() const { return impl_->drawn(); }
 
 // --- Evaluation ---------------------------------------------------------------------------------------------------
 
@@ -192,8 +226,8 @@ class EvalLoader::Impl {
  public:
   Impl(Dataset dataset, LoaderOptions options)
       : options_(evaluation_options(std::move(options))),
-        maker_(batch_maker(std::move(dataset), options_, false)),
-        summary_(maker_.samples().summary()) {
+        maker_(batch_maker(one_set(std::move(dataset)), options_, false)),
+        summary_(maker_.summary()) {
     begin_pass();
     for (BatchPlan plan; plan_round(*packer_, options_, plan);) ++batches_;
     begin_pass();

@@ -10,6 +10,7 @@
 #include "data/data_config.h"
 #include "data/dataset.h"
 #include "data/packer.h"
+#include "data/training_set.h"
 
 namespace esm::data {
 
@@ -34,27 +35,31 @@ LoaderOptions loader_options(const DataConfig& config, uint64_t seed, int64_t ra
 /// Position in the data, equal on every rank; independent of the number of ranks and threads.
 struct LoaderState {
   PackerState packer;
-  int64_t samples = 0;      // samples of an epoch
-  std::string fingerprint;  // Dataset::fingerprint()
+  std::vector<int64_t> samples;  // [sets] of an epoch
+  std::string fingerprint;       // of the training sets
   bool operator==(const LoaderState&) const = default;
 
-  /// Epochs drawn so far, with a fraction.
+  /// Epochs given out so far, with a fraction: of all sets together, or of one of them.
   double epochs() const;
+  double epochs(size_t set) const;
   /// The state as plain integers for a checkpoint, and back. Throws CheckpointError when they make no sense.
   std::vector<int64_t> to_integers() const;
   static LoaderState from_integers(std::span<const int64_t> integers);
 };
 
-/// Endless training batches. Content and order depend on data, options and seed only: not on threads, and the global
-/// sequence of batches not on rank and size. Samples stream from one epoch into the next; a data set smaller than a
-/// batch repeats within it, each repeat an epoch of its own with other masks. Memory is flat: buffers are reused.
+/// Endless training batches, from one set or a mixture. Content and order depend on data, weights, options and seed
+/// only: not on threads, and the global sequence of batches not on rank and size. Samples stream from one epoch into
+/// the next; a data set smaller than a batch repeats within it, each repeat an epoch of its own with other masks.
+/// Memory is flat: buffers are reused.
 class Loader {
  public:
   /// Starts at the beginning, or goes on after the last batch of `state`. When the data are not those of `state`
-  /// (another fingerprint or number of samples), the next epoch begins at once, with a warning in the log.
+  /// (another fingerprint or number of samples), the next epoch of each set begins at once, with a warning in the log.
   /// Throws DataError when no sample is usable.
   Loader(Dataset dataset, LoaderOptions options);
   Loader(Dataset dataset, LoaderOptions options, const LoaderState& state);
+  Loader(std::vector<TrainingSet> sets, LoaderOptions options);
+  Loader(std::vector<TrainingSet> sets, LoaderOptions options, const LoaderState& state);
   ~Loader();
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
@@ -64,8 +69,10 @@ class Loader {
   void next(Batch& batch);
   /// State after the last batch that next() gave out and its counterparts on the other ranks.
   LoaderState state() const;
-  /// In words: how many sequences, how many above the limit and what happens to them.
+  /// In words: shares of a mixture, how many sequences, how many above the limit and what happens to them.
   const std::string& summary() const;
+  /// In words: what state() says was given out from each set of a mixture; empty for a single set.
+  std::string drawn() const;
 
  private:
   class Impl;

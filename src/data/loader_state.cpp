@@ -1,5 +1,8 @@
-// LoaderState as integers: [1, batches, epoch, cursor, samples, fingerprint (2), n, (epoch, position) x n, m, group x
-// m].
+// LoaderState as integers, version 2: [2, batches, draws, fingerprint (2), sets, (epoch, cursor, samples, sequences,
+// tokens) x sets, n, (epoch, position, set) x n, m, group x m].
+// Version 1, of checkpoints from before there were mixtures: [1, batches, epoch, cursor, samples, fingerprint (2), n,
+// (epoch, position) x n, m, group x m].
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
@@ -10,7 +13,7 @@
 namespace esm::data {
 namespace {
 
-constexpr int64_t kStateVersion = 1;
+constexpr int64_t kOneSetVersion = 1, kStateVersion = 2;
 
 std::array<int64_t, 2> halves(const std::string& fingerprint) {
   std::array<uint64_t, 2> words{};
@@ -42,19 +45,61 @@ class Cursor {
   std::span<const int64_t> left_;
 };
 
+std::string take_fingerprint(Cursor& in) {
+  const auto high = std::bit_cast<uint64_t>(in.take()), low = std::bit_cast<uint64_t>(in.take());
+  return fmt::format("{:016x}{:016x}", high, low);
+}
+
+void take_one_set(Cursor& in, LoaderState& state) {
+  SetPosition at;
+  at.epoch = in.take();
+  at.cursor = in.take();
+  state.packer.draws.sets = {at};
+  state.packer.given.resize(1);  // was not counted
+  state.samples = {in.take()};
+  state.fingerprint = take_fingerprint(in);
+}
+
+void take_sets(Cursor& in, LoaderState& state) {
+  state.packer.draws.draws = in.take();
+  state.fingerprint = take_fingerprint(in);
+  for (int64_t sets = in.take_count(5); sets > 0; --sets) {
+    SetPosition& at = state.packer.draws.sets.emplace_back();
+    at.epoch = in.take();
+    at.cursor = in.take();
+    state.samples.push_back(in.take());
+    SetTotals& given = state.packer.given.emplace_back();
+    given.sequences = in.take();
+    given.tokens = in.take();
+  }
+}
+
 }  // namespace
 
+double LoaderState::epochs(size_t set) const {
+  const SetPosition& at = packer.draws.sets[set];
+  const auto waits = std::count_if(packer.pending.begin(), packer.pending.end(),
+                                   [set](const Draw& draw) { return draw.set == static_cast<int64_t>(set); });
+  return static_cast<double>(at.epoch) + static_cast<double>(at.cursor - waits) / static_cast<double>(samples[set]);
+}
+
 double LoaderState::epochs() const {
-  if (samples == 0) return 0;
-  return static_cast<double>(packer.epoch) +
-         static_cast<double>(packer.cursor - std::ssize(packer.pending)) / static_cast<double>(samples);
+  double given = 0, all = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    given += epochs(i) * static_cast<double>(samples[i]);
+    all += static_cast<double>(samples[i]);
+  }
+  return all > 0 ? given / all : 0;
 }
 
 std::vector<int64_t> LoaderState::to_integers() const {
   const auto [high, low] = halves(fingerprint);
-  std::vector<int64_t> integers = {kStateVersion, packer.batches, packer.epoch, packer.cursor,
-                                   samples,       high,           low,          std::ssize(packer.pending)};
-  for (const PendingSample& sample : packer.pending) integers.insert(integers.end(), {sample.epoch, sample.position});
+  std::vector<int64_t> integers = {kStateVersion, packer.batches, packer.draws.draws, high, low, std::ssize(samples)};
+  for (size_t i = 0; i < samples.size(); ++i)
+    integers.insert(integers.end(), {packer.draws.sets[i].epoch, packer.draws.sets[i].cursor, samples[i],
+                                     packer.given[i].sequences, packer.given[i].tokens});
+  integers.push_back(std::ssize(packer.pending));
+  for (const Draw& draw : packer.pending) integers.insert(integers.end(), {draw.epoch, draw.position, draw.set});
   integers.push_back(std::ssize(packer.groups));
   integers.insert(integers.end(), packer.groups.begin(), packer.groups.end());
   return integers;
@@ -62,20 +107,21 @@ std::vector<int64_t> LoaderState::to_integers() const {
 
 LoaderState LoaderState::from_integers(std::span<const int64_t> integers) {
   Cursor in(integers);
-  if (const int64_t version = in.take(); version != kStateVersion)
-    fail<CheckpointError>("the data position of the checkpoint has version {}, this program reads {}", version,
-                          kStateVersion);
+  const int64_t version = in.take();
+  if (version != kStateVersion && version != kOneSetVersion)
+    fail<CheckpointError>("the data position of the checkpoint has version {}, this program reads {} and {}", version,
+                          kOneSetVersion, kStateVersion);
   LoaderState state;
   state.packer.batches = in.take();
-  state.packer.epoch = in.take();
-  state.packer.cursor = in.take();
-  state.samples = in.take();
-  const auto high = std::bit_cast<uint64_t>(in.take()), low = std::bit_cast<uint64_t>(in.take());
-  state.fingerprint = fmt::format("{:016x}{:016x}", high, low);
-  state.packer.pending.resize(static_cast<size_t>(in.take_count(2)));
-  for (PendingSample& sample : state.packer.pending) {
-    sample.epoch = in.take();
-    sample.position = in.take();
+  if (version == kOneSetVersion)
+    take_one_set(in, state);
+  else
+    take_sets(in, state);
+  state.packer.pending.resize(static_cast<size_t>(in.take_count(version == kOneSetVersion ? 2 : 3)));
+  for (Draw& draw : state.packer.pending) {
+    draw.epoch = in.take();
+    draw.position = in.take();
+    if (version != kOneSetVersion) draw.set = in.take();
   }
   state.packer.groups.resize(static_cast<size_t>(in.take_count(1)));
   for (int64_t& group : state.packer.groups) group = in.take();

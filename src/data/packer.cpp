@@ -15,20 +15,19 @@ constexpr int64_t kRowMultiple = 8;
 }  // namespace
 
 Packer::Packer(PackerOptions options, const PackerState& state)
-    : options_(std::move(options)), batches_(state.batches), epoch_(state.epoch), cursor_(state.cursor) {
-  ESM_CHECK(options_.samples > 0 && options_.window > 0, "packing {} samples in windows of {}", options_.samples,
-            options_.window);
+    : options_(std::move(options)),
+      draws_(options_.sets, options_.seed, options_.epochs, state.draws),
+      batches_(state.batches),
+      given_(state.given) {
+  ESM_CHECK(options_.window > 0, "packing in windows of {}", options_.window);
   ESM_CHECK(
       round_up(options_.max_tokens, options_.layout == Layout::kBshd ? kRowMultiple : 1) <= options_.budget_tokens,
       "{} slots cannot hold a sequence of {} tokens", options_.budget_tokens, options_.max_tokens);
   of_length_.resize(static_cast<size_t>(options_.max_tokens) + 1);
-  const auto outside = [&](int64_t epoch, int64_t position) {
-    return epoch < 0 || epoch > epoch_ || position < 0 || position > options_.samples;
-  };
-  if (outside(epoch_, cursor_)) fail<DataError>("the saved data position does not fit {} samples", options_.samples);
-  for (const PendingSample& sample : state.pending) {
-    if (outside(sample.epoch, sample.position) || sample.position == options_.samples)
-      fail<DataError>("the saved data position does not fit {} samples", options_.samples);
+  if (given_.empty()) given_.resize(options_.sets.size());
+  if (given_.size() != options_.sets.size()) fail<DataError>("the saved data position is of {} sets", given_.size());
+  for (const Draw& sample : state.pending) {
+    if (!draws_.has_given(sample)) fail<DataError>("the saved data position does not fit the training data");
     const int64_t tokens = options_.tokens_of(sample);
     if (tokens > 0) add({sample, narrow<int32_t>(tokens)});
   }
@@ -45,25 +44,20 @@ Packer::Packer(PackerOptions options, const PackerState& state)
 }
 
 PackerState Packer::state() const {
-  PackerState state{batches_, epoch_, cursor_, {}, {groups_.begin(), groups_.end()}};
+  PackerState state{batches_, draws_.state(), given_, {}, {groups_.begin(), groups_.end()}};
   state.pending.reserve(waiting_.size());
   for (const Waiting& waiting : waiting_) state.pending.push_back(waiting.sample);
   return state;
 }
 
 bool Packer::draw(Waiting& waiting) {
-  while (true) {
-    if (cursor_ == options_.samples) {
-      if (epoch_ + 1 == options_.epochs) return false;
-      cursor_ = 0;
-      ++epoch_;
-    }
-    waiting.sample = {epoch_, cursor_++};
+  while (draws_.next(waiting.sample)) {
     const int64_t tokens = options_.tokens_of(waiting.sample);
     ESM_CHECK(tokens <= options_.max_tokens, "a sample of {} tokens", tokens);
     waiting.tokens = narrow<int32_t>(tokens);
     if (tokens > 0) return true;
   }
+  return false;
 }
 
 void Packer::add(const Waiting& waiting) {
@@ -95,6 +89,9 @@ void Packer::take(size_t index, BatchPlan& plan, int64_t& room) {
   waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(index));
   --of_length_[static_cast<size_t>(waiting.tokens)];
   room -= waiting.tokens;
+  SetTotals& given = given_[static_cast<size_t>(waiting.sample.set)];
+  ++given.sequences;
+  given.tokens += waiting.tokens;
   plan.samples.push_back(waiting.sample);
 }
 

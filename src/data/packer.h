@@ -7,29 +7,30 @@
 #include <vector>
 
 #include "data/data_config.h"
+#include "data/draws.h"
 
 namespace esm::data {
 
-/// A draw that waits for its batch: place `position` in the order of `epoch`.
-struct PendingSample {
-  int64_t epoch = 0;
-  int64_t position = 0;
-  bool operator==(const PendingSample&) const = default;
+/// What was given out in batches of one set.
+struct SetTotals {
+  int64_t sequences = 0;
+  int64_t tokens = 0;  // <cls> and <eos> included
+  bool operator==(const SetTotals&) const = default;
 };
 
 /// Where a packer stands between two batches. From it a packer goes on exactly as the first one would have.
 struct PackerState {
   int64_t batches = 0;  // batches formed so far
-  int64_t epoch = 0;    // next draw: (epoch, cursor)
-  int64_t cursor = 0;
-  std::vector<PendingSample> pending;  // drawn, not yet in a batch; oldest first
-  std::vector<int64_t> groups;         // bucketed only: sizes of the batches already cut from `pending`, in order
+  DrawState draws;
+  std::vector<SetTotals> given;  // [sets]
+  std::vector<Draw> pending;     // drawn, not yet in a batch; oldest first
+  std::vector<int64_t> groups;   // bucketed only: sizes of the batches already cut from `pending`, in order
   bool operator==(const PackerState&) const = default;
 };
 
 /// The samples of one batch, in slot order; row_tokens > 0 (bshd): slots of a row.
 struct BatchPlan {
-  std::vector<PendingSample> samples;
+  std::vector<Draw> samples;
   int64_t row_tokens = 0;
 };
 
@@ -39,11 +40,11 @@ struct PackerOptions {
   int64_t window = 1024;      // pending samples
   Layout layout = Layout::kPacked;
   bool bucketed = false;
-  int64_t samples = 0;  // positions of an epoch
-  int64_t epochs = 0;   // 0: endless; otherwise plan() ends after that many
-  uint64_t seed = 0;    // order of the bucketed batches
-  /// Tokens of the sample at (epoch, position), <cls> and <eos> included; 0: left out. Never above max_tokens.
-  std::function<int64_t(const PendingSample&)> tokens_of;
+  std::vector<DrawnSet> sets;
+  int64_t epochs = 0;  // 0: endless; otherwise plan() ends after that many (of the only set)
+  uint64_t seed = 0;   // choice of sets, order of the bucketed batches
+  /// Tokens of a sample, <cls> and <eos> included; 0: left out. Never above max_tokens.
+  std::function<int64_t(const Draw&)> tokens_of;
 };
 
 /// Packed layout: the oldest pending sample always comes first (so none starves), then samples in order while they fit;
@@ -65,7 +66,7 @@ class Packer {
 
  private:
   struct Waiting {
-    PendingSample sample;
+    Draw sample;
     int32_t tokens = 0;
   };
   void refill();
@@ -82,7 +83,9 @@ class Packer {
   int64_t row_tokens_of(size_t first, size_t count) const;
 
   PackerOptions options_;
-  int64_t batches_ = 0, epoch_ = 0, cursor_ = 0;
+  DrawStream draws_;
+  int64_t batches_ = 0;
+  std::vector<SetTotals> given_;
   std::deque<Waiting> waiting_;     // oldest first
   std::vector<int32_t> of_length_;  // [max_tokens + 1] how many waiting samples have that many tokens
   int64_t longest_ = 0;             // no waiting sample is longer

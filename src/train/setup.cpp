@@ -27,28 +27,33 @@ data::DatasetOptions dataset_options(const RunConfig& config, const TrainOptions
     const auto now = std::chrono::steady_clock::now();
     if (now - last < std::chrono::seconds(5)) return;
     last = now;
-    log::info("preparing data: {} of {}, {} records", human_bytes(p.bytes_done), human_bytes(p.bytes_total),
-              with_thousands(p.records));
+    log::info("preparing data: {}", data::progress_text(p));
   };
   return out;
 }
 
-data::Dataset described(data::Dataset dataset, const std::string& role) {
+void describe(const data::Dataset& dataset, const std::string& role) {
   log::info("{}: {} sequences, {} residues", role, with_thousands(dataset.size()), with_thousands(dataset.residues()));
   if (!dataset.report_text().empty()) log::info("{}", dataset.report_text());
-  return dataset;
 }
 
 }  // namespace
 
 data::Dataset open_set(const RunConfig& config, const std::vector<std::string>& paths, const std::string& role,
                        const TrainOptions& options) {
-  return described(data::open_dataset(paths, dataset_options(config, options)), role);
+  data::Dataset set = data::open_dataset(paths, dataset_options(config, options));
+  describe(set, role);
+  return set;
 }
 
 OpenedData open_data(const RunConfig& config, const TrainOptions& options) {
   OpenedData opened;
-  opened.train = described(data::open_all(config.data.train, dataset_options(config, options)), "training data");
+  opened.train = data::open_training_sets(config.data, dataset_options(config, options));
+  for (const data::TrainingSet& set : opened.train) {
+    const std::string role = opened.train.size() == 1 ? "training data" : fmt::format("training data '{}'", set.name);
+    describe(set.data, role);
+    if (set.clusters != nullptr) log::info("{}: {}", role, set.clusters->summary());
+  }
   for (const auto& [name, paths] : config.data.valid)
     opened.valid[name] = open_set(config, paths, fmt::format("validation data '{}'", name), options);
   return opened;

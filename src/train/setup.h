@@ -5,7 +5,7 @@
 #include <string>
 
 #include "checkpoint/store.h"
-#include "data/dataset.h"
+#include "data/training_set.h"
 #include "models/esm2.h"
 #include "train/kernel_choice.h"
 #include "train/model_io.h"
@@ -15,7 +15,7 @@
 namespace esm::train {
 
 struct OpenedData {
-  data::Dataset train;
+  std::vector<data::TrainingSet> train;
   std::map<std::string, data::Dataset> valid;
 };
 

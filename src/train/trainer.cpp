@@ -66,6 +66,7 @@ class Trainer {
   void drain();
   void finish_oldest();
   void count(const StepOutcome& outcome);
+  void report_drawn() const;
   void report(const StepOutcome& outcome);
   bool validate();
   bool note_validation(double loss);
@@ -255,6 +256,12 @@ void Trainer::count(const StepOutcome& outcome) {
       outcome.step, state_.skipped_in_a_row, outcome.nonfinite, last_checkpoint_.empty() ? "none" : last_checkpoint_);
 }
 
+// What a mixture has given so far; to be called when no step is under way.
+void Trainer::report_drawn() const {
+  const std::string drawn = loader_->drawn();
+  if (!drawn.empty()) log::info("step {}  drawn so far: {}", state_.step, drawn);
+}
+
 // False when a signal came before the end; the validation is then due first thing after a resume.
 bool Trainer::validate() {
   drain();
@@ -269,6 +276,7 @@ bool Trainer::validate() {
     return false;
   }
   metrics_->append(state_.step, *results);
+  report_drawn();
   for (const auto& [name, m] : *results)
     log::info("step {}  validation '{}': loss {:.4f}  perplexity {:.3f}  accuracy {:.4f}", state_.step, name, m.loss,
               m.perplexity, m.accuracy);
@@ -344,6 +352,7 @@ TrainResult Trainer::finish(StopReason reason) {
     finish_save();
   }
   progress_.reset();
+  report_drawn();
   TrainResult result{.reason = reason, .signal = signal(), .checkpoint = last_checkpoint_};
   if (saved_step_ != state_.step)
     fail<CheckpointError>(

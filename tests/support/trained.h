@@ -88,7 +88,7 @@ struct Trained {
   checkpoint::SaveRequest request(train::HostCopy* copy = nullptr) {
     train::TrainState state;
     state.step = state.updates = optimizer.updates();
-    const data::LoaderState position{.packer = {}, .samples = 0, .fingerprint = std::string(32, '0')};
+    const data::LoaderState position{.packer = {}, .samples = {}, .fingerprint = std::string(32, '0')};
     const train::RunConfig settings = config();
     const std::optional<train::ModelSource> carried;
     return train::save_request({model, optimizer, state, position, settings, carried}, copy);

@@ -1,4 +1,6 @@
 // The rules over several keys of `data:`, and their way into the loader.
+#include <cmath>
+
 #include "data/loader.h"
 #include "support/catch.h"
 
@@ -49,6 +51,27 @@ TEST_CASE("settings that do not go together are named") {
   config = good();
   config.valid["empty"] = {};
   CHECK(complaints(config) == Keys{"valid"});
+}
+
+TEST_CASE("weights of a mixture name the sets of data.train, each with a number above 0") {
+  const auto messages = [](std::map<std::string, double> weights) {
+    DataConfig config;
+    config.train = {{"mine", {"a.fasta"}}, {"uniref", {"b.fasta"}}};
+    config.weights = std::move(weights);
+    config::Problems problems;
+    config.cross_check(problems);
+    std::string text;
+    for (const auto& [key, what] : problems.items) text += key + ": " + what + "\n";
+    return text;
+  };
+  CHECK(messages({}).empty());
+  CHECK(messages({{"mine", 0.3}, {"uniref", 70}}).empty());
+  CHECK(messages({{"mine", 0.3}, {"unirf", 0.7}}) ==
+        "weights: there is no set 'unirf' in data.train, only mine, uniref\n"
+        "weights: the set 'uniref' of data.train has no weight\n");
+  for (const double weight : {0.0, -1.0, double(INFINITY), double(NAN)})
+    CHECK_THAT(messages({{"mine", weight}, {"uniref", 1}}),
+               ContainsSubstring("weights: expected a number above 0 for 'mine', found"));
 }
 
 TEST_CASE("every setting reaches the loader") {

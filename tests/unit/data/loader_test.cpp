@@ -137,7 +137,7 @@ TEST_CASE("threads do not change the batches, and every state resumes exactly") 
     plain.next(batch);
     states.push_back(plain.state());
   }
-  CHECK(states.back().packer.epoch >= 2);
+  CHECK(states.back().packer.draws.sets.at(0).epoch >= 2);
   for (const int64_t threads : {1, 8}) {
     options.threads = threads;
     Loader threaded(set, options);
@@ -200,7 +200,7 @@ TEST_CASE("crops and masks of a sequence do not depend on how it is packed") {
     options.max_tokens = 512;
     Loader loader(set, options);
     Batch batch;
-    while (loader.state().packer.epoch < 3) {
+    while (loader.state().packer.draws.sets.at(0).epoch < 3) {
       loader.next(batch);
       for (auto& [key, pieces] : contents(batch)) all[key].merge(pieces);
     }
@@ -262,13 +262,13 @@ TEST_CASE("sequences around the limit have 1023, 1024, 1024, 1024 tokens") {
 TEST_CASE("windows cover every residue of a long sequence and are counted") {
   const Scratch scratch;
   const Dataset set = made_set(scratch, {10, 25, 8, 17, 100, 9});
-  const SampleList samples(set, 12, Overlong::kWindow, 4);  // pieces of 10
+  const SampleList samples(set, {.max_tokens = 12, .overlong = Overlong::kWindow, .window_stride = 4});  // pieces of 10
   CHECK(samples.size() == 6 + 4 + 2 + 23);
   CHECK(samples.overlong_sequences() == 3);
   std::map<int64_t, std::vector<int>> covered;
   for (int64_t i = 0; i < samples.size(); ++i) {
     const Sample sample = samples.at(0, 0, i);
-    CHECK(samples.tokens(i) == sample.residues + 2);
+    CHECK(samples.tokens(0, 0, i) == sample.residues + 2);
     CHECK(sample.start + sample.residues <= set.length(sample.sequence));
     auto& counts = covered[sample.sequence];
     counts.resize(static_cast<size_t>(set.length(sample.sequence)));
@@ -298,7 +298,7 @@ TEST_CASE("skip leaves the long ones out, says so, and refuses to leave nothing"
 TEST_CASE("crops are uniform over the possible beginnings and differ by epoch") {
   const Scratch scratch;
   const Dataset set = made_set(scratch, {19});
-  const SampleList samples(set, 12, Overlong::kCrop, 1);
+  const SampleList samples(set, {.max_tokens = 12});
   std::array<int, 10> counts{};
   for (int64_t epoch = 0; epoch < 10000; ++epoch) ++counts.at(static_cast<size_t>(samples.at(7, epoch, 0).start));
   double chi2 = 0;
@@ -403,7 +403,8 @@ TEST_CASE("a state of other data begins the next epoch; a damaged one is refused
   for (int i = 0; i < 7; ++i) loader.next(batch);
   Loader moved(other, options, loader.state());
   moved.next(batch);
-  for (const Segment& segment : batch.segments) CHECK(segment.epoch == loader.state().packer.epoch + 1);
+  for (const Segment& segment : batch.segments)
+    CHECK(segment.epoch == loader.state().packer.draws.sets.at(0).epoch + 1);
   CHECK(moved.state().packer.batches == 8);
 
   std::vector<int64_t> integers = loader.state().to_integers();
@@ -412,7 +413,7 @@ TEST_CASE("a state of other data begins the next epoch; a damaged one is refused
   integers.push_back(0);
   CHECK_THROWS_AS(LoaderState::from_integers(integers), CheckpointError);
   integers.pop_back();
-  integers[7] = int64_t{1} << 60;
+  integers[11] = int64_t{1} << 60;  // number of draws that wait
   CHECK_THROWS_AS(LoaderState::from_integers(integers), CheckpointError);
 }
 

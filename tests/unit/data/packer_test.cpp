@@ -19,8 +19,8 @@ PackerOptions options_for(const std::vector<int64_t>& lengths, int64_t budget, i
   options.budget_tokens = budget;
   options.max_tokens = 1024;
   options.window = window;
-  options.samples = std::ssize(lengths);
-  options.tokens_of = [&lengths](const PendingSample& s) {
+  options.sets = {{.samples = std::ssize(lengths)}};
+  options.tokens_of = [&lengths](const Draw& s) {
     return std::min<int64_t>(1024, lengths[static_cast<size_t>(s.position)] + 2);
   };
   return options;
@@ -28,7 +28,7 @@ PackerOptions options_for(const std::vector<int64_t>& lengths, int64_t budget, i
 
 int64_t tokens_in(const BatchPlan& plan, const PackerOptions& options) {
   int64_t sum = 0;
-  for (const PendingSample& sample : plan.samples) sum += options.tokens_of(sample);
+  for (const Draw& sample : plan.samples) sum += options.tokens_of(sample);
   return sum;
 }
 
@@ -60,9 +60,9 @@ TEST_CASE("every sample is given out once per epoch, not far from its place") {
   std::map<std::pair<int64_t, int64_t>, int> seen;
   BatchPlan plan;
   int64_t draws = 0, latest = 0;
-  while (packer.state().epoch < 3) {
+  while (packer.state().draws.sets[0].epoch < 3) {
     REQUIRE(packer.next(plan));
-    for (const PendingSample& sample : plan.samples) {
+    for (const Draw& sample : plan.samples) {
       ++seen[{sample.epoch, sample.position}];
       latest = std::max(latest, draws++ - (sample.epoch * 3000 + sample.position));
     }
@@ -71,7 +71,7 @@ TEST_CASE("every sample is given out once per epoch, not far from its place") {
     for (int64_t position = 0; position < 3000; ++position) REQUIRE(seen[{epoch, position}] == 1);
   // The oldest goes first in each pack of at least 8 samples, so none can wait for more than the window's packs.
   CHECK(latest < 256 * 32);
-  for (const PendingSample& sample : packer.state().pending) CHECK(seen.count({sample.epoch, sample.position}) == 0);
+  for (const Draw& sample : packer.state().pending) CHECK(seen.count({sample.epoch, sample.position}) == 0);
 }
 
 TEST_CASE("a packer goes on from any of its states as if it had never stopped") {
@@ -83,14 +83,14 @@ TEST_CASE("a packer goes on from any of its states as if it had never stopped") 
   for (const PackerOptions& options : {packed, rows, buckets}) {
     Packer straight(options);
     std::vector<PackerState> states;
-    std::vector<std::vector<PendingSample>> plans;
+    std::vector<std::vector<Draw>> plans;
     BatchPlan plan;
     for (int i = 0; i < 120; ++i) {
       states.push_back(straight.state());
       straight.next(plan);
       plans.push_back(plan.samples);
     }
-    CHECK(straight.state().epoch >= 1);
+    CHECK(straight.state().draws.sets[0].epoch >= 1);
     for (size_t from = 0; from < states.size(); from += 7) {
       Packer resumed(options, states[from]);
       CHECK(resumed.state() == states[from]);
@@ -111,7 +111,7 @@ TEST_CASE("a set smaller than a pack repeats within it, each repeat an epoch of 
   for (int i = 0; i < 10; ++i) {
     REQUIRE(packer.next(plan));
     CHECK(plan.samples.size() == 16);
-    for (const PendingSample& sample : plan.samples) CHECK(++seen[{sample.epoch, sample.position}] == 1);
+    for (const Draw& sample : plan.samples) CHECK(++seen[{sample.epoch, sample.position}] == 1);
   }
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("one pass gives everything once and ends") {
   std::vector<int64_t> positions;
   while (packer.next(plan)) {
     CHECK(tokens_in(plan, options) <= 2048);
-    for (const PendingSample& sample : plan.samples) positions.push_back(sample.position);
+    for (const Draw& sample : plan.samples) positions.push_back(sample.position);
   }
   CHECK_FALSE(packer.next(plan));
   CHECK(plan.samples.empty());
@@ -136,12 +136,12 @@ TEST_CASE("one pass gives everything once and ends") {
 TEST_CASE("samples of no tokens are left out") {
   const std::vector<int64_t> lengths = {60, 60, 60, 60};
   PackerOptions options = options_for(lengths, 1024);
-  options.tokens_of = [](const PendingSample& s) { return s.position == 2 ? 0 : 62; };
+  options.tokens_of = [](const Draw& s) { return s.position == 2 ? 0 : 62; };
   Packer packer(options);
   BatchPlan plan;
   for (int i = 0; i < 5; ++i) {
     packer.next(plan);
-    for (const PendingSample& sample : plan.samples) CHECK(sample.position != 2);
+    for (const Draw& sample : plan.samples) CHECK(sample.position != 2);
   }
 }
 
@@ -156,10 +156,10 @@ TEST_CASE("rows are as long as the longest, in multiples of 8, and as many as fi
     BatchPlan plan;
     std::map<std::pair<int64_t, int64_t>, int> seen;
     int64_t used = 0, batches = 0, longest_before = 0, rises = 0;
-    for (; packer.state().epoch < 3; ++batches) {
+    for (; packer.state().draws.sets[0].epoch < 3; ++batches) {
       packer.next(plan);
       int64_t longest = 0;
-      for (const PendingSample& sample : plan.samples) {
+      for (const Draw& sample : plan.samples) {
         longest = std::max(longest, options.tokens_of(sample));
         ++seen[{sample.epoch, sample.position}];
       }
@@ -188,7 +188,7 @@ TEST_CASE("states of another data set or of other settings") {
   packer.next(plan);
   const PackerState state = packer.state();
   PackerOptions small = options_for(lengths, 8192, 300);
-  small.samples = 50;
+  small.sets = {{.samples = 50}};
   CHECK_THROWS_AS(Packer(small, state), DataError);
   // Another budget: the batches that were cut already are cut anew, and none of the pending samples is lost.
   options.budget_tokens = 1024;
@@ -197,7 +197,7 @@ TEST_CASE("states of another data set or of other settings") {
   for (int i = 0; i < 2000; ++i) {
     narrow.next(plan);
     CHECK(plan.row_tokens * std::ssize(plan.samples) <= 1024);
-    for (const PendingSample& sample : plan.samples) CHECK(++seen[{sample.epoch, sample.position}] == 1);
+    for (const Draw& sample : plan.samples) CHECK(++seen[{sample.epoch, sample.position}] == 1);
   }
-  for (const PendingSample& sample : state.pending) CHECK(seen[{sample.epoch, sample.position}] == 1);
+  for (const Draw& sample : state.pending) CHECK(seen[{sample.epoch, sample.position}] == 1);
 }
