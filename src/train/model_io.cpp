@@ -76,7 +76,10 @@ std::shared_ptr<ModelSource::Impl> open_impl(const std::string& path, checkpoint
     if (where.extension() == ".safetensors")
       return open_safetensors_model(path, (where.parent_path() / "config.json").string());
     if (where.extension() == ".pt" || checkpoint::is_torch_file(path)) return open_fair_esm_model(path);
-    fail<CheckpointError>("{}: a folder, a .safetensors file or a .pt file of fair-esm is wanted", path);
+    fail<CheckpointError>(
+        "{}: a folder, a .safetensors file or a .pt file of fair-esm is wanted (transformers writes the second with "
+        "safe_serialization=True)",
+        path);
   }
   if (fs::exists(where / checkpoint::kManifestName)) return open_native(path, verify);
   if (fs::is_directory(where / "checkpoints"))
