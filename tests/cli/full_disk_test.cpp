@@ -27,7 +27,8 @@ TEST_CASE("a save that meets a full disk at any of 30 bytes, or at the sync: one
   };
   const std::string straight = scratch.path() + "/straight";
   REQUIRE(run(in(straight, {}), in_repository()).exit_code == 0);
-  const int64_t whole = bytes_in(straight + "/checkpoints/step-000000008");
+  // A save is as large but for the digits of times and the name of its folder, in the manifest, which is written last.
+  const int64_t whole = bytes_in(straight + "/checkpoints/step-000000008") - 100;
   REQUIRE(whole > 30'000);
 
   constexpr int kOffsets = 30;
