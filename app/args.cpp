@@ -38,7 +38,7 @@ Args& Args::positional(std::string& value, std::string_view name, std::string_vi
               .help = std::string(help),
               .default_text = "",
               .need = need,
-              .set = [&value](const auto& words) { return value = words.back(), ""; }});
+              .set = [&value](const auto& words) { return value = words.back(), value.empty() ? "a name" : ""; }});
 }
 
 Args& Args::positionals(std::vector<std::string>& values, std::string_view name, std::string_view help) {

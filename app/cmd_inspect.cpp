@@ -18,7 +18,7 @@ int cmd_inspect(int argc, char** argv) {
             "changed. Exit code 6 if something is damaged.");
   args.positional(path, "PATH",
                   "A run folder (its newest complete checkpoint), a checkpoint of ours, a Hugging Face or NVIDIA "
-                  "folder, or a .safetensors file with config.json beside it.")
+                  "folder, a .safetensors file with config.json beside it, or a .pt file of fair-esm.")
       .option(other, "--diff", "OTHER", "Also compare with this model: settings and tensors that differ.")
       .flag(tensors, "--tensors",
             "Also list every stored tensor: element type, shape, L2 norm, mean, largest magnitude, values that are not "

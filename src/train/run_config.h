@@ -78,7 +78,7 @@ struct TrainSection {
   ESM_FIELD(threads,
             "CPU threads of tensor operations; 0: all cores of this process. Results are bit-equal only for an "
             "equal number.",
-            config::at_least(0), config::Resume::kWarn)
+            config::between(0, 1024), config::Resume::kWarn)
 };
 
 struct OptimizerSection {

@@ -65,6 +65,9 @@ TEST_CASE("every command without arguments, with a path to nowhere, and with an 
   for (const Case& wrong :
        std::vector<Case>{{{"train", none}, 2},
                          {{"train", kProteins}, 2},
+                         {{"train", "configs/smoke.yaml", "--train.threads", "100000"}, 2},
+                         {{"convert", kGolden, "", "--to", "hf"}, 2},
+                         {{"inspect", ""}, 2},
                          {{"train", "configs/smoke.yaml", "--data.train", none, "--run.dir", out}, 3},
                          {{"train", "configs/smoke.yaml", "--init_from", none, "--run.dir", out}, 6},
                          {{"train", "configs/smoke.yaml", "--resume", none, "--run.dir", out}, 6},
