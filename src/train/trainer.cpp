@@ -72,6 +72,7 @@ class Trainer {
   bool note_validation(double loss);
   void save(BackgroundSave::Mode mode);
   void save();
+  void take_save();
   void finish_save();
   TrainResult finish(StopReason reason);
 
@@ -329,15 +330,20 @@ void Trainer::save(BackgroundSave::Mode mode) {
   saving_->start(make, mode, start);
 }
 
-// Waits for the checkpoint on its way, if there is one, and says what became of it.
+// Waits for the checkpoint on its way. Throws CheckpointError.
+void Trainer::take_save() {
+  const SaveOutcome saved = saving_->finish();
+  last_checkpoint_ = saved.result.path;
+  saved_step_ = saved.step;
+  log::info("saved {} ({}, {:.2f} s, stalled {:.2f} s)", saved.result.path, human_bytes(saved.result.bytes),
+            saved.seconds, saved.stalled);
+}
+
+// The same, if there is one; by policy an error is a line of the log.
 void Trainer::finish_save() {
   if (!saving_->pending()) return;
   try {
-    const SaveOutcome saved = saving_->finish();
-    last_checkpoint_ = saved.result.path;
-    saved_step_ = saved.step;
-    log::info("saved {} ({}, {:.2f} s, stalled {:.2f} s)", saved.result.path, human_bytes(saved.result.bytes),
-              saved.seconds, saved.stalled);
+    take_save();
   } catch (const CheckpointError& e) {
     if (config_.checkpoint.on_error == SaveError::kStop) throw;
     log::error("training goes on without this checkpoint: {}", e.what());
@@ -349,16 +355,17 @@ TrainResult Trainer::finish(StopReason reason) {
   finish_save();
   if (saved_step_ != state_.step) {
     save(BackgroundSave::Mode::kWait);
-    finish_save();
+    try {
+      take_save();
+    } catch (const CheckpointError& e) {
+      progress_.reset();
+      fail<CheckpointError>("the last steps are not saved: {}; the newest checkpoint is {}", e.what(),
+                            last_checkpoint_.empty() ? "none" : last_checkpoint_);
+    }
   }
   progress_.reset();
   report_drawn();
   TrainResult result{.reason = reason, .signal = signal(), .checkpoint = last_checkpoint_};
-  if (saved_step_ != state_.step)
-    fail<CheckpointError>(
-        "the last steps are not saved: the checkpoint of step {} could not be written (see above); the "
-        "newest is {}",
-        state_.step, last_checkpoint_.empty() ? "none" : last_checkpoint_);
   if (reason != StopReason::kSignal) result.unmet = unmet_expectations(config_.expect, state_);
   return result;
 }
