@@ -112,12 +112,13 @@ FolderInProgress::FolderInProgress(const std::string& target, const std::functio
     fail<DataError>("'{}' cannot be made as a folder of shards: give the name of a new folder", target);
   make_folders(parent_of(target_));
   const std::string prefix = fmt::format("{}.tmp-{}-", target_, host_name());
+  const std::vector<std::string> neighbours = names_in(parent_of(target_));
   for (int n = 0;; ++n) {
     path_ = fmt::format("{}{}-{}", prefix, ::getpid(), n);
     if (::mkdir(path_.c_str(), 0777) == 0) break;
     if (errno != EEXIST) fail<DataError>("cannot make the folder {}: {}", path_, errno_text());
   }
-  look_for_leftovers(prefix, wanted);
+  look_for_leftovers(neighbours, fs::path(prefix).filename(), wanted);
 }
 
 FolderInProgress::~FolderInProgress() {
@@ -125,13 +126,12 @@ FolderInProgress::~FolderInProgress() {
   if (!placed_ && !kept_) fs::remove_all(path_, ignored);
 }
 
-void FolderInProgress::look_for_leftovers(const std::string& prefix,
+void FolderInProgress::look_for_leftovers(const std::vector<std::string>& names, const std::string& prefix,
                                           const std::function<bool(const std::string&)>& wanted) {
-  const std::string name_prefix = fs::path(prefix).filename();
-  for (const std::string& name : names_in(parent_of(target_))) {
-    if (!name.starts_with(name_prefix)) continue;
+  for (const std::string& name : names) {
+    if (!name.starts_with(prefix)) continue;
     pid_t process = 0;
-    const char* const digits = name.data() + name_prefix.size();
+    const char* const digits = name.data() + prefix.size();
     if (std::from_chars(digits, name.data() + name.size(), process).ec != std::errc{} || process <= 0) continue;
     if (::kill(process, 0) == 0 || errno != ESRCH) continue;
     const std::string leftover = (fs::path(parent_of(target_)) / name).string();

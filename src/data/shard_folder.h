@@ -50,7 +50,8 @@ class FolderInProgress {
   bool put_in_place(bool replace);
 
  private:
-  void look_for_leftovers(const std::string& prefix, const std::function<bool(const std::string&)>& wanted);
+  void look_for_leftovers(const std::vector<std::string>& names, const std::string& prefix,
+                          const std::function<bool(const std::string&)>& wanted);
   std::string target_, path_;
   bool placed_ = false, kept_ = false, goes_on_ = false;
 };
