@@ -1,4 +1,4 @@
-// esmtrain bench step | gemm | kernels
+// esmtrain bench step | forward | data | gemm | kernels
 #include <array>
 #include <cstdio>
 #include <string>
@@ -19,6 +19,7 @@
 #include "device/properties.h"
 #include "device/versions.h"
 #include "precision/recipe.h"
+#include "train/bench_data.h"
 #include "train/bench_step.h"
 
 namespace esm::app {
@@ -26,25 +27,38 @@ namespace {
 
 void line(const char* name, const std::string& value) { std::printf("%-22s %s\n", name, value.c_str()); }
 
+std::string rate_text(double tflops) {
+  return tflops >= 1 ? fmt::format("{:.1f} TFLOP/s", tflops) : fmt::format("{:.1f} GFLOP/s", 1e3 * tflops);
+}
+
+/// `what`: "step".
+void print_speed(const char* what, const train::BenchSpeed& s) {
+  line(what, fmt::format("{:.2f} ms (fastest {:.2f}, slowest {:.2f})", s.median_ms, s.fastest_ms, s.slowest_ms));
+  line(fmt::format("tokens a {}", what).c_str(),
+       fmt::format("{} real, {} slots", with_thousands(s.real_tokens), with_thousands(s.padded_tokens)));
+  line("tokens/s", fmt::format("{} real, {} slots", with_thousands(static_cast<int64_t>(s.real_tokens_per_s())),
+                               with_thousands(static_cast<int64_t>(s.padded_tokens_per_s()))));
+  line("arithmetic", fmt::format("{} ({:.4g} FLOP a token, effective length {:.0f})", rate_text(s.tflops()),
+                                 s.flops_per_token, s.effective_seqlen));
+  double sum = 0;
+  for (const device::PhaseTime& phase : s.phases) {
+    sum += phase.milliseconds;
+    line(("  " + phase.name).c_str(), fmt::format("{:8.2f} ms {:5.1f} % {:5} times", phase.milliseconds,
+                                                  100 * phase.milliseconds / s.clocked_ms, phase.count));
+  }
+  line("  the rest", fmt::format("{:8.2f} ms {:5.1f} %", s.clocked_ms - sum, 100 * (1 - sum / s.clocked_ms)));
+  if (s.product_gflops == 0) return;
+  line("share of the product", fmt::format("{:.1f} % of {:.0f} GFLOP/s, FP32 product of 2048^3",
+                                           1e5 * s.tflops() / s.product_gflops, s.product_gflops));
+  line("processor time", fmt::format("{:.2f} ms: {:.2f} cores at work", s.processor_ms, s.processor_ms / s.median_ms));
+  line("peak memory", human_bytes(s.peak_bytes));
+}
+
 void print_result(const train::BenchStepResult& r) {
   line("deterministic", r.deterministic ? "yes" : "no");
   line("attention", r.attention);
   for (const std::string& products : r.products) line("products", products);
-  line("step", fmt::format("{:.2f} ms (fastest {:.2f}, slowest {:.2f})", r.median_ms, r.fastest_ms, r.slowest_ms));
-  line("tokens a step",
-       fmt::format("{} real, {} slots", with_thousands(r.real_tokens), with_thousands(r.padded_tokens)));
-  line("tokens/s", fmt::format("{} real, {} slots", with_thousands(static_cast<int64_t>(r.real_tokens_per_s())),
-                               with_thousands(static_cast<int64_t>(r.padded_tokens_per_s()))));
-  line("TFLOP/s", fmt::format("{:.1f} ({:.4g} FLOP a token, effective length {:.0f})", r.tflops(), r.flops_per_token,
-                              r.effective_seqlen));
-  double sum = 0;
-  for (const device::PhaseTime& phase : r.phases) {
-    sum += phase.milliseconds;
-    line(("  " + phase.name).c_str(), fmt::format("{:8.2f} ms {:5.1f} % {:5} times", phase.milliseconds,
-                                                  100 * phase.milliseconds / r.median_ms, phase.count));
-  }
-  if (!r.phases.empty())
-    line("  the rest", fmt::format("{:8.2f} ms {:5.1f} %", r.median_ms - sum, 100 * (1 - sum / r.median_ms)));
+  print_speed("step", r.speed);
   line("loss", fmt::format("{:.4f} at first, {:.4f} at last", r.first_loss, r.last_loss));
   if (r.device_bytes > 0)
     line("device memory", fmt::format("{} in use, {} predicted (ratio {:.3f})", human_bytes(r.device_bytes),
@@ -52,35 +66,84 @@ void print_result(const train::BenchStepResult& r) {
                                       static_cast<double>(r.device_bytes) / static_cast<double>(r.predicted_bytes)));
 }
 
-int step(int argc, char** argv) {
+/// What `bench step` and `bench forward` share. False: help was asked for.
+bool parse_steps(Args& args, int argc, char** argv, train::RunConfig& config, train::BenchStepOptions& options) {
   std::string path;
-  train::BenchStepOptions options;
   std::vector<config::Override> overrides;
-  Args args("bench step", "Times the training step of a config on synthetic proteins: no data, no checkpoints.");
   args.option(path, "--config", "CONFIG", "YAML file.", Args::kRequired)
-      .option(options.seqlen, "--seqlen", "N", "Tokens of every sequence; 0: lengths as proteins have them.")
+      .option(options.batches.seqlen, "--seqlen", "N",
+              "Tokens of every synthetic sequence; 0: lengths as proteins have them.")
+      .flag(options.batches.real_data, "--real-data",
+            "The training data of the config, packed and masked as in training, instead of synthetic proteins.")
       .option(options.warmup_steps, "--warmup", "N", "Steps before the measured ones.")
       .option(options.steps, "--steps", "N", "Measured steps; the median is reported.")
-      .settings<train::RunConfig>(overrides)
-      .example("esmtrain bench step --config configs/esm2_650m.yaml --train.micro_batches 1", "one micro-batch a step")
-      .example("esmtrain bench step --config configs/esm2_650m.yaml --deterministic true",
-               "what equal bits from run to run cost: the step is timed with and without");
-  if (!args.parse(argc, argv)) return 0;
+      .settings<train::RunConfig>(overrides);
+  if (!args.parse(argc, argv)) return false;
   if (options.steps < 1 || options.warmup_steps < 0)
     fail<ConfigError>("--steps {} --warmup {}: at least 1 and 0 are wanted", options.steps, options.warmup_steps);
-
-  train::RunConfig config;
   config::load(config, path, overrides);
   options.kernel_cache = kernel_cache_folder();
+  options.batches.data_cache = data_cache_folder();
+  return true;
+}
+
+int step(int argc, char** argv) {
+  Args args("bench step",
+            "Times the training step of a config, on synthetic proteins or its own data; without checkpoints.");
+  args.example("esmtrain bench step --config configs/esm2_650m.yaml --train.micro_batches 1", "one micro-batch a step")
+      .example("esmtrain bench step --config configs/esm2_650m.yaml --deterministic true",
+               "what equal bits from run to run cost: the step is timed with and without");
+  train::RunConfig config;
+  train::BenchStepOptions options;
+  if (!parse_steps(args, argc, argv, config, options)) return 0;
   const train::BenchStepResult result = train::bench_step(config, options);
   print_result(result);
   if (config.deterministic && result.device_bytes > 0) {
     config.deterministic = false;
     const train::BenchStepResult free = train::bench_step(config, options);
     line("cost of determinism",
-         fmt::format("{:+.1f} %: {:.2f} ms without, attention {}", 100 * (result.median_ms / free.median_ms - 1),
-                     free.median_ms, free.attention));
+         fmt::format("{:+.1f} %: {:.2f} ms without, attention {}",
+                     100 * (result.speed.median_ms / free.speed.median_ms - 1), free.speed.median_ms, free.attention));
   }
+  return 0;
+}
+
+int forward(int argc, char** argv) {
+  Args args(
+      "bench forward",
+      "Times the forward pass to embeddings (last layer, after its LayerNorm) a micro-batch at a time, with random "
+      "weights and without what training keeps.");
+  args.example("esmtrain bench forward --config configs/esm2_8m.yaml --precision fp32 --device cpu", "on the CPU");
+  train::RunConfig config;
+  train::BenchStepOptions options;
+  if (!parse_steps(args, argc, argv, config, options)) return 0;
+  print_speed("batch", train::bench_forward(config, options));
+  return 0;
+}
+
+int data(int argc, char** argv) {
+  std::string path;
+  int64_t tokens = 20'000'000;
+  std::vector<config::Override> overrides;
+  Args args("bench data",
+            "Times drawing, packing and masking of a config's training data on one core, as loader threads do it.");
+  args.option(path, "--config", "CONFIG", "YAML file.", Args::kRequired)
+      .option(tokens, "--tokens", "N", "Tokens to make; as many are made before, unmeasured.")
+      .settings<train::RunConfig>(overrides)
+      .example("esmtrain bench data --config configs/quickstart.yaml", "tokens a second of one core");
+  if (!args.parse(argc, argv)) return 0;
+  if (tokens < 1) fail<ConfigError>("--tokens {}: at least 1 is wanted", tokens);
+  train::RunConfig config;
+  config::load(config, path, overrides);
+  const train::BenchDataResult r = train::bench_data(config, tokens, data_cache_folder());
+  line("batches", fmt::format("{} of {} slots, {:.2f} % full", with_thousands(r.batches),
+                              with_thousands(r.padded_tokens / r.batches),
+                              100 * static_cast<double>(r.real_tokens) / static_cast<double>(r.padded_tokens)));
+  line("scored tokens",
+       fmt::format("{:.2f} %", 100 * static_cast<double>(r.scored_tokens) / static_cast<double>(r.real_tokens)));
+  line("tokens/s of a core",
+       fmt::format("{} real ({} in {:.2f} s of processor time)", with_thousands(static_cast<int64_t>(r.tokens_per_s())),
+                   with_thousands(r.real_tokens), 1e-3 * r.processor_ms));
   return 0;
 }
 
@@ -261,6 +324,8 @@ int kernels(int argc, char** argv) {
 
 constexpr std::array kCommands{
     Subcommand{"step", "time the training step", step},
+    Subcommand{"forward", "time the forward pass to embeddings", forward},
+    Subcommand{"data", "time drawing, packing and masking on one core", data},
     Subcommand{"gemm", "time the matrix products of a config", gemm},
     Subcommand{"kernels", "time the kernels at the sizes of a config", kernels},
 };

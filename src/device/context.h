@@ -9,6 +9,7 @@ namespace esm {
 
 namespace device {
 struct CudaQueue;    // device/cuda_queue.h
+class HostClock;     // device/phase_clock.h
 struct GemmOptions;  // device/gemm.h
 }  // namespace device
 
@@ -23,6 +24,7 @@ struct Context {
   /// For plans: what is made has sizes and no memory (ATen's meta tensors), and no device is needed. It computes
   /// nothing.
   bool sketch = false;
+  std::shared_ptr<device::HostClock> host_clock = {};  // CPU: only where the time of operations is looked at
 
   bool on_cuda() const { return device == DeviceKind::kCuda; }
   /// Where this context queues its device work; nullptr on the CPU.

@@ -1,5 +1,6 @@
-// Where the time of a step goes: device time by kind of operation, for `bench step`.
+// Where the time of a step goes: time by kind of operation, for `bench step`.
 #pragma once
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,25 @@ class PhaseClock {
   int depth_ = 0;  // intervals that are open
 };
 
+/// The same for a CPU, where operations are over when they return: wall time between begin() and end().
+class HostClock {
+ public:
+  /// One that begins within another belongs to that.
+  void begin(const char* name);
+  void end();
+  /// Sums by name, in order of first use, since the last call.
+  std::vector<PhaseTime> read();
+
+  bool on = false;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::vector<PhaseTime> sums_;
+  const char* name_ = nullptr;
+  Clock::time_point start_;
+  int depth_ = 0;
+};
+
 /// One operation, while it lives; nothing without a clock. `name` must live for ever.
 class Phase {
  public:
@@ -43,6 +63,7 @@ class Phase {
   Phase& operator=(const Phase&) = delete;
 
  private:
+  HostClock* host_;
   PhaseClock* clock_;
   StreamHandle stream_;
   size_t interval_ = 0;

@@ -404,10 +404,11 @@ Outputs Esm2::forward(const data::Batch& batch, Want want) {
     if (contacts) contacts->add_layer(layer, saved.qkv_T3D);
   });
   const at::Tensor last = m.x(m.config.layers, pack.tokens);
-  if (want.hidden_states) {
+  if (want.hidden_states || want.embeddings) {
     const at::Tensor y = at::empty(last.sizes(), last.options());
     m.head->final_norm(m.ws, last, y);
-    out.hidden_TD.push_back(to_float(m.ws.context(), y));
+    out.embeddings_TD = y.scalar_type() == at::kFloat ? y : to_float(m.ws.context(), y);
+    if (want.hidden_states) out.hidden_TD.push_back(out.embeddings_TD);
   }
   if (want.logits) {
     out.logits_TV = at::empty({pack.tokens, kVocabSize}, ops::options(m.ws.context(), at::kFloat));

@@ -18,12 +18,14 @@ struct Want {
   bool logits = false;
   bool hidden_states = false;
   bool contacts = false;
+  bool embeddings = false;
 };
 
 struct Outputs {
   at::Tensor logits_TV;               // [T, 33] FP32; rows of dummy segments mean nothing
   std::vector<at::Tensor> hidden_TD;  // layers + 1 of [T, hidden] FP32: 0 scaled embeddings, i after layer i, the last
                                       // after the final LayerNorm
+  at::Tensor embeddings_TD;           // the last of these alone
   /// Per segment (dummies: undefined) [n - 2, n - 2] FP32 contact probabilities of a row <cls> residues <eos>.
   std::vector<at::Tensor> contacts;
 };

@@ -1,5 +1,6 @@
 #include "ops/adamw.h"
 
+#include "device/phase_clock.h"
 #include "kernels/update.h"
 #include "ops/adamw_cpu.h"
 #include "ops/cuda_halves.h"
@@ -76,6 +77,7 @@ void adamw(const Context& context, const AdamWArgs& a) {
               {a.master, a.compute, a.remainder, a.grad, a.exp_avg, a.exp_avg_sq, a.exp_avg_scale, a.exp_avg_sq_scale,
                a.numbers, a.groups}))
     return cuda::adamw(context, a);
+  const device::Phase phase(context, "AdamW");
   const kernels::AdamwDynamic now = static_cast<const kernels::UpdateNumbers*>(a.numbers.data_ptr())->adamw;
   if (now.skip != 0) return;
   const cpu::Adamw args = on_host(a, now);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "device/phase_clock.h"
 #include "ops/attention_memory.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
@@ -47,6 +48,7 @@ void expect_attention(Workspace& ws, const AttentionSizes& sizes, const Attentio
 
 void attention(Workspace& ws, const Pack& pack, const AttentionForward& a) {
   if (on_cuda(ws.context(), "attention", {a.qkv, a.out, a.lse})) return cuda::attention(ws, pack, a);
+  const device::Phase phase(ws.context(), "attention forward");
   const cpu::AttentionShape shape = shape_of(pack, a.out, a.lse, a.heads);
   with_element(a.qkv, [&](auto element) {
     using T = decltype(element);
@@ -61,6 +63,7 @@ void attention(Workspace& ws, const Pack& pack, const AttentionForward& a) {
 void attention_backward(Workspace& ws, const Pack& pack, const AttentionBackward& a) {
   if (on_cuda(ws.context(), "attention_backward", {a.qkv, a.out, a.lse, a.dout, a.dqkv}))
     return cuda::attention_backward(ws, pack, a);
+  const device::Phase phase(ws.context(), "attention backward");
   const cpu::AttentionShape shape = shape_of(pack, a.out, a.lse, a.heads);
   with_element(a.qkv, [&](auto element) {
     using T = decltype(element);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 #include "ops/linear.h"
@@ -39,6 +40,7 @@ LossSums read_loss_sums(const at::Tensor& sums) {
 void cross_entropy(Workspace& ws, const CrossEntropyArgs& a) {
   if (on_cuda(ws.context(), "cross_entropy", {a.logits, a.bias, a.targets, a.count, a.sums, a.dlogits, a.dbias}))
     return cuda::cross_entropy(ws, a);
+  const device::Phase phase(ws.context(), "scored rows and loss");
   const int64_t rows = a.logits.size(0), classes = a.logits.size(1);
   ESM_CHECK(a.targets.numel() == rows && classes == a.classes && a.bias.numel() == classes &&
                 a.dbias.defined() == a.dlogits.defined(),
@@ -72,6 +74,7 @@ void expect_cross_entropy(Workspace& ws, int64_t rows, int64_t cols) {
 void gather_rows(const Context& context, const at::Tensor& from, const Rows& rows, const at::Tensor& to) {
   if (on_cuda(context, "gather_rows", {from, rows.index, rows.count, to}))
     return cuda::gather_rows(context, from, rows, to);
+  const device::Phase phase(context, "scored rows and loss");
   const RowBytes source = row_bytes(from), target = row_bytes(to);
   const int32_t* index = data<int32_t>(rows.index);
   check_count(rows.count, rows.index.numel());
@@ -84,6 +87,7 @@ void gather_rows(const Context& context, const at::Tensor& from, const Rows& row
 void scatter_rows(const Context& context, const at::Tensor& from, const Rows& rows, const at::Tensor& to) {
   if (on_cuda(context, "scatter_rows", {from, rows.index, rows.count, to}))
     return cuda::scatter_rows(context, from, rows, to);
+  const device::Phase phase(context, "scored rows and loss");
   const RowBytes source = row_bytes(from), target = row_bytes(to);
   const int32_t* index = data<int32_t>(rows.index);
   check_count(rows.count, rows.index.numel());

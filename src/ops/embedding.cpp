@@ -1,5 +1,6 @@
 #include "ops/embedding.h"
 
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 
@@ -8,6 +9,7 @@ namespace esm::ops {
 void embedding_factors(const Context& context, const Pack& pack, bool token_dropout, const at::Tensor& factors_T) {
   if (on_cuda(context, "embedding_factors", {pack.ids, pack.cu_seqlens, pack.is_dummy, factors_T}))
     return cuda::embedding_factors(context, pack, token_dropout, factors_T);
+  const device::Phase phase(context, "embedding");
   const uint8_t *tokens = data<uint8_t>(pack.ids), *is_dummy = data<uint8_t>(pack.is_dummy);
   const int32_t* cu_seqlens = data<int32_t>(pack.cu_seqlens);
   float* factors = data<float>(factors_T);
@@ -29,6 +31,7 @@ void embedding(const Context& context, const at::Tensor& ids, const at::Tensor& 
                const at::Tensor& y) {
   if (on_cuda(context, "embedding", {ids, factors, weight, y}))
     return cuda::embedding(context, ids, factors, weight, y);
+  const device::Phase phase(context, "embedding");
   with_element(y, [&](auto element) {
     using T = decltype(element);
     cpu::embedding(y.size(0), y.size(1), data<uint8_t>(ids), data<float>(factors), data<T>(weight), data<T>(y));
@@ -40,6 +43,7 @@ void embedding_backward(Workspace& ws, const at::Tensor& ids, const at::Tensor& 
   ESM_CHECK(dweight.size(0) <= cpu::kMaxVocabulary, "at most {} token ids", cpu::kMaxVocabulary);
   if (on_cuda(ws.context(), "embedding_backward", {ids, factors, dy, dweight}))
     return cuda::embedding_backward(ws, ids, factors, dy, dweight);
+  const device::Phase phase(ws.context(), "embedding backward");
   with_element(dy, [&](auto element) {
     using T = decltype(element);
     cpu::embedding_backward(dy.size(0), dy.size(1), dweight.size(0), data<uint8_t>(ids), data<float>(factors),

@@ -1,5 +1,6 @@
 #include "ops/gelu.h"
 
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 #include "ops/linear.h"
@@ -8,6 +9,7 @@ namespace esm::ops {
 
 void gelu(Workspace& ws, Gelu form, const at::Tensor& x, const GemmOperand& y) {
   if (on_cuda(ws.context(), "gelu", {x, y.values})) return cuda::gelu(ws, form, x, y);
+  const device::Phase phase(ws.context(), "GELU forward");
   with_element(x, [&](auto element) {
     using T = decltype(element);
     cpu::gelu(form == Gelu::kTanh, x.numel(), data<T>(x), data<T>(y.values));
@@ -18,6 +20,7 @@ void gelu(Workspace& ws, Gelu form, const at::Tensor& x, const GemmOperand& y) {
 void gelu_backward(Workspace& ws, Gelu form, const GeluBackward& a) {
   if (on_cuda(ws.context(), "gelu_backward", {a.x, a.dy, a.dx.values, a.y.values, a.dx_sum}))
     return cuda::gelu_backward(ws, form, a);
+  const device::Phase phase(ws.context(), "GELU backward");
   with_element(a.x, [&](auto element) {
     using T = decltype(element);
     cpu::gelu_backward(form == Gelu::kTanh, a.x.numel(), data<T>(a.x), data<T>(a.dy), data<T>(a.dx.values),

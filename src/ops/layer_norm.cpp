@@ -1,5 +1,6 @@
 #include "ops/layer_norm.h"
 
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 #include "ops/linear.h"
@@ -9,6 +10,7 @@ namespace esm::ops {
 void layer_norm(Workspace& ws, const LayerNormForward& a) {
   if (on_cuda(ws.context(), "layer_norm", {a.x, a.weight, a.bias, a.y.values, a.mean, a.rstd}))
     return cuda::layer_norm(ws, a);
+  const device::Phase phase(ws.context(), "layer norm forward");
   with_element(a.x, [&](auto element) {
     using T = decltype(element);
     cpu::layer_norm<T>({.rows = a.x.size(0),
@@ -28,6 +30,7 @@ void layer_norm_backward(Workspace& ws, const LayerNormBackward& a) {
   if (on_cuda(ws.context(), "layer_norm_backward",
               {a.x, a.weight, a.bias, a.mean, a.rstd, a.dy, a.dx.values, a.y.values, a.dweight, a.dbias, a.dx_sum}))
     return cuda::layer_norm_backward(ws, a);
+  const device::Phase phase(ws.context(), "layer norm backward");
   const int64_t rows = a.x.size(0), cols = a.x.size(1);
   const at::Tensor partials = ws.floats(Workspace::kPartials, 2 * cpu::sum_blocks(rows) * cols);
   with_element(a.x, [&](auto element) {

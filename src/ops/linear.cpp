@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 
@@ -21,6 +22,7 @@ at::Tensor as_float(Workspace& ws, Workspace::Slot slot, const at::Tensor& x) {
 void linear(Workspace& ws, const LinearForward& a) {
   if (on_cuda(ws.context(), "linear", {a.x.by_rows(), a.weight.by_rows(), a.bias, a.residual, a.y}))
     return cuda::linear(ws, a);
+  const device::Phase phase(ws.context(), "GEMM forward");
   const int64_t rows = a.y.size(0), cols = a.y.size(1);
   const at::Tensor x = as_float(ws, Workspace::kOperandA, a.x.by_rows()),
                    w = as_float(ws, Workspace::kOperandB, a.weight.by_rows());
@@ -42,6 +44,7 @@ void linear(Workspace& ws, const LinearForward& a) {
 void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
   if (on_cuda(ws.context(), "linear_dgrad", {a.dy.by_rows(), a.weight.by_columns(), a.dx}))
     return cuda::linear_dgrad(ws, a);
+  const device::Phase phase(ws.context(), "GEMM dgrad");
   const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy.by_rows()),
                    w = as_float(ws, Workspace::kOperandB, a.weight.by_columns());
   const bool wide = a.dx.scalar_type() == at::kFloat;
@@ -53,6 +56,7 @@ void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
 void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
   if (on_cuda(ws.context(), "linear_wgrad", {a.dy.by_columns(), a.x.by_columns(), a.dweight}))
     return cuda::linear_wgrad(ws, a);
+  const device::Phase phase(ws.context(), "GEMM wgrad");
   const at::Tensor dy = as_float(ws, Workspace::kOperandA, a.dy.by_columns()),
                    x = as_float(ws, Workspace::kOperandB, a.x.by_columns());
   at::Tensor dweight = a.dweight;
@@ -72,6 +76,7 @@ void expect_linear(Workspace& ws, const LinearSizes& s) {
 
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {
   if (on_cuda(ws.context(), "add_column_sums", {x, sums})) return cuda::add_column_sums(ws, x, sums);
+  const device::Phase phase(ws.context(), "bias gradients");
   const int64_t rows = x.size(0), cols = x.size(1);
   float* partials = data<float>(ws.floats(Workspace::kPartials, cpu::sum_blocks(rows) * cols));
   with_element(x, [&](auto element) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
 #include "ops/linear.h"
@@ -53,6 +54,7 @@ void rotary(Workspace& ws, const Pack& pack, const RotaryTable& table, const Rot
   ESM_CHECK(table.cos.size(1) * 2 == head_dim && a.qkv.size(0) == pack.tokens, "rotary shapes");
   if (on_cuda(ws.context(), "rotary", {a.qkv, table.cos, table.sin, pack.positions, a.sums}))
     return cuda::rotary(ws, pack, table, a);
+  const device::Phase phase(ws.context(), a.inverse ? "rotary backward" : "rotary forward");
   with_element(a.qkv, [&](auto element) {
     using T = decltype(element);
     cpu::rotary<T>({.rows = pack.tokens,

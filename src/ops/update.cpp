@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "device/phase_clock.h"
 #include "kernels/adamw_math.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
@@ -26,6 +27,7 @@ at::Tensor square_workspace(const Context& context) {
 void queue_squares(const Context& context, const std::vector<at::Tensor>& tensors, const at::Tensor& workspace,
                    const at::Tensor& squares) {
   if (context.on_cuda()) return cuda::sum_of_squares(context, tensors, workspace, squares);
+  const device::Phase phase(context, "gradient norm");
   double sum = 0;
   for (const at::Tensor& tensor : tensors) sum += cpu::sum_of_squares(tensor.numel(), data<float>(tensor));
   *data<double>(squares) = sum;

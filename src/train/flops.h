@@ -14,6 +14,13 @@ inline double flops_per_token(const models::Esm2Config& model, double seqlen) {
   return 6 * layers * (4 * d * d + 2 * d * f) + 6 * (d * d + v * d) + 12 * layers * d * seqlen;
 }
 
+/// Those of the forward pass to embeddings: 2 per parameter of the encoder's products, 4 layers hidden seqlen.
+inline double embedding_flops_per_token(const models::Esm2Config& model, double seqlen) {
+  const double d = static_cast<double>(model.hidden), f = static_cast<double>(model.ffn_size()),
+               layers = static_cast<double>(model.layers);
+  return layers * (2 * (4 * d * d + 2 * d * f) + 4 * d * seqlen);
+}
+
 /// What train.recompute adds to it.
 inline double recompute_flops_per_token(const models::Esm2Config& model, const TrainSection& train, double seqlen) {
   const double d = static_cast<double>(model.hidden), f = static_cast<double>(model.ffn_size());

@@ -33,6 +33,9 @@ TEST_CASE("golden outputs: logits, hidden states, contacts") {
     CAPTURE(l);
     CHECK(difference(real_rows(out.hidden_TD[l], rows), golden.packed(fmt::format("hidden.{}", l))).max_abs < 1e-5);
   }
+  const models::Outputs embedded = model.forward(golden.batch, {.embeddings = true});
+  CHECK(embedded.hidden_TD.empty());
+  CHECK(difference(real_rows(embedded.embeddings_TD, rows), real_rows(out.hidden_TD.back(), rows)).max_abs == 0);
   const std::vector<double> contacts = golden.io("contacts");
   const int64_t side = golden.padded_length - 2;
   for (size_t s = 0; s < golden.lengths.size(); ++s) {
