@@ -50,7 +50,8 @@ void print_speed(const char* what, const train::BenchSpeed& s) {
   if (s.product_gflops == 0) return;
   line("share of the product", fmt::format("{:.1f} % of {:.0f} GFLOP/s, FP32 product of 2048^3",
                                            1e5 * s.tflops() / s.product_gflops, s.product_gflops));
-  line("processor time", fmt::format("{:.2f} ms: {:.2f} cores at work", s.processor_ms, s.processor_ms / s.median_ms));
+  line("processor time", fmt::format("{:.2f} ms (least {:.2f}): {:.2f} cores at work", s.processor_ms,
+                                     s.least_processor_ms, s.processor_ms / s.median_ms));
   line("peak memory", human_bytes(s.peak_bytes));
 }
 

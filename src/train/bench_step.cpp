@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "device/cuda_queue.h"
 #include "device/memory.h"
@@ -30,6 +31,7 @@ class StepTimes {
     if (done_++ >= warmup_steps_) {
       times_.push_back(std::chrono::duration<double, std::milli>(now - start_).count());
       processor_ms_ += processor - processor_start_;
+      least_processor_ms_ = std::min(least_processor_ms_, processor - processor_start_);
       real_ += real_tokens;
       padded_ += padded_tokens;
     }
@@ -46,6 +48,7 @@ class StepTimes {
             .fastest_ms = times.front(),
             .slowest_ms = times.back(),
             .processor_ms = processor_ms_ / static_cast<double>(steps),
+            .least_processor_ms = least_processor_ms_,
             .real_tokens = real_ / steps,
             .padded_tokens = padded_ / steps};
   }
@@ -54,7 +57,7 @@ class StepTimes {
   int64_t warmup_steps_;
   int64_t done_ = 0;
   std::vector<double> times_;
-  double processor_ms_ = 0;
+  double processor_ms_ = 0, least_processor_ms_ = std::numeric_limits<double>::infinity();
   int64_t real_ = 0, padded_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double processor_start_ = esm::train::processor_ms();

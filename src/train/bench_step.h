@@ -20,7 +20,8 @@ struct BenchStepOptions {
 /// How fast something was that takes a number of tokens at once ("step").
 struct BenchSpeed {
   double median_ms = 0, fastest_ms = 0, slowest_ms = 0;  // wall time of a step
-  double processor_ms = 0;                               // CPU: processor time of a step, all threads, mean
+  double processor_ms = 0;                               // processor time of a step, all threads, mean
+  double least_processor_ms = 0;                         // the least: tells most on a busy machine
   int64_t real_tokens = 0, padded_tokens = 0;            // of a step, mean
   double effective_seqlen = 0;                           // sum(l^2) / sum(l) of the sequences
   double flops_per_token = 0;                            // flops.h
