@@ -41,6 +41,7 @@ struct HeadAttention {
   using Bits = typename VectorOf<Lanes>::Bits;
   static constexpr int64_t kKeys = 2 * Lanes;  // keys per step of a score loop
   static constexpr int64_t kBackwardRows = 2 * kRows;
+  static constexpr int64_t kAhead = 12;  // tokens that packing fetches in advance
 
   static Vector& vec(float* p) { return *reinterpret_cast<Vector*>(p); }
   static const Vector& vec(const float* p) { return *reinterpret_cast<const Vector*>(p); }
@@ -60,6 +61,12 @@ struct HeadAttention {
         stride(stride_),
         scale(scale_) {}
 
+  /// The head's part of a token, for later: parts lie far apart, which hardware does not foresee.
+  void prefetch(const T* token) const {
+    constexpr int64_t kLine = 64 / sizeof(T);
+    for (int64_t c = 0; c < d; c += kLine) __builtin_prefetch(token + c);
+  }
+
   // The loop nests below are not inlined: each needs all registers for itself.
 
   /// to[j / kKeys, c, j % kKeys] = from[j, c]; keys beyond n become 0.
@@ -67,6 +74,7 @@ struct HeadAttention {
     for (int64_t j = 0; j < n_pad; j += 4) {
       float* column = to + j / kKeys * kKeys * d + j % kKeys;
       const int64_t rows = n - j < 4 ? n - j : 4;
+      for (int64_t r = j + kAhead; r < n && r < j + kAhead + 4; ++r) prefetch(from + r * stride);
       int64_t c = 0;
       if constexpr (sizeof(T) == sizeof(float))
         for (; rows == 4 && c + 4 <= d; c += 4) transpose4(from + j * stride + c, column + c * kKeys);
@@ -94,6 +102,7 @@ struct HeadAttention {
   [[gnu::noinline]] void pack_rows(const T* from, int64_t from_stride, int64_t rows, int64_t padded_rows, float factor,
                                    float* to) const {
     for (int64_t j = 0; j < rows; ++j) {
+      if (j + kAhead < rows) prefetch(from + (j + kAhead) * from_stride);
       for (int64_t c = 0; c < d; ++c) to[j * d_pad + c] = factor * load(from[j * from_stride + c]);
       for (int64_t c = d; c < d_pad; ++c) to[j * d_pad + c] = 0.0f;
     }
@@ -221,6 +230,7 @@ struct HeadAttention {
     pack_rows(v, stride, n, n, 1.0f, vs);
     for (int64_t i = 0; i < n; i += kRows) {
       const int64_t rows = n - i < kRows ? n - i : kRows;
+      for (int64_t r = i + rows; r < n && r < i + rows + kRows; ++r) prefetch(q + r * stride);
       pack_rows(q + i * stride, stride, rows, kRows, scale * kLog2E, qs);
       scores(qs, kt, p);
       float inverse[kRows];
@@ -255,6 +265,11 @@ struct HeadAttention {
     std::memset(dks, 0, sizeof(float) * 2 * n_pad * d_pad);
     for (int64_t i = 0; i < n; i += kBackwardRows) {
       const int64_t rows = n - i < kBackwardRows ? n - i : kBackwardRows;
+      for (int64_t r = i + rows; r < n && r < i + rows + kBackwardRows; ++r) {
+        prefetch(q + r * stride);
+        prefetch(dout + r * out_stride);
+        prefetch(out + r * out_stride);
+      }
       pack_rows(q + i * stride, stride, rows, kBackwardRows, scale * kLog2E, qs);
       pack_rows(dout + i * out_stride, out_stride, rows, kBackwardRows, 1.0f, dos);
       for (int64_t r = 0; r < rows; r += kRows) {
@@ -263,6 +278,7 @@ struct HeadAttention {
       }
       for (int64_t r = 0; r < rows; ++r) {
         float delta = 0;
+#pragma omp simd reduction(+ : delta)
         for (int64_t c = 0; c < d; ++c) delta += dos[r * d_pad + c] * load(out[(i + r) * out_stride + c]);
         const float shift = lse[i + r] * kLog2E;
         float *pr = p + r * row, *dr = ds + r * row;
