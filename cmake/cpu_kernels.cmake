@@ -1,5 +1,5 @@
 # Flags of the CPU kernels (src/ops/*_cpu.cpp). They hold no torch, hence no precompiled header, and are the only files that
-# need x86-64-v3 (AVX2, FMA: every server since 2013); attention has an AVX-512 build beside it, chosen at run time.
+# need x86-64-v3 (AVX2, FMA: every server since 2013); attention and GELU have an AVX-512 build beside it, chosen at run time.
 # Not -ffast-math: NaN must stay NaN, and sums keep their order.
 function(esm_cpu_kernel_flags)
   set(vector_flags -O3 -fopenmp-simd -ffp-contract=fast -fno-math-errno -fno-trapping-math)

@@ -1,11 +1,7 @@
 #include "ops/attention_dispatch.h"
+#include "ops/cpu_width.h"
 
 namespace esm::ops::cpu {
-namespace {
-
-bool use_avx512() { return __builtin_cpu_supports("avx512f") != 0; }
-
-}  // namespace
 
 int64_t attention_scratch(int64_t max_seqlen, int64_t head_dim) {
   // The larger need: backward of the wider build (attention_simd.h): 16 lanes, blocks of 16 queries.
