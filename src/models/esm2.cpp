@@ -19,7 +19,8 @@
 namespace esm::models {
 namespace {
 
-/// Of a batch on the CPU: the widest activation of a small model is then as large as a core's second cache.
+/// Of a batch on the CPU, for each thread: the widest activation of a small model is then as large as a core's second
+/// cache. Smaller pieces would mean more waiting of threads for each other.
 constexpr int64_t kPieceTokens = 1024;
 
 at::ScalarType activation_type(precision::Precision precision) {
@@ -171,9 +172,10 @@ struct Esm2::Impl {
   /// body(piece, its first row in the batch) for each piece, or for the batch itself.
   template <class Body>
   void for_each_piece(const data::Batch& batch, const Body& body) {
-    if (!by_pieces() || batch.budget() <= kPieceTokens) return body(batch, 0);
+    const int64_t tokens = kPieceTokens * ws.context().threads;
+    if (!by_pieces() || batch.budget() <= tokens) return body(batch, 0);
     int64_t row = 0;
-    for (const data::Batch& piece : in_pieces(batch, kPieceTokens)) {
+    for (const data::Batch& piece : in_pieces(batch, tokens)) {
       body(piece, row);
       row += piece.budget();
     }
