@@ -70,6 +70,25 @@ ESM_MATH float nv_multiplier(uint32_t block_code, float tensor_scale) {
   return factor < FLT_MAX ? factor : FLT_MAX;
 }
 
+// --- where the scales of MX and NVFP4 lie ----------------------------------------------------------------------------
+
+// As Blackwell's tensor cores read them (cuBLAS manual, "1D Block Scaling Factors Layout"): scales of an operand [rows,
+// groups along k] in tiles of 128 rows and 4 groups, 512 bytes each, tiles of a row of tiles one after the other; in a
+// tile those of row r at 16 * (r % 32) + 4 * (r / 32). Rows and groups that fill up the last tiles have scale 0.
+inline constexpr int64_t kScaleTileRows = 128, kScaleTileGroups = 4;
+
+ESM_MATH int64_t group_scale_count(int64_t rows, int64_t groups) {
+  return (rows + kScaleTileRows - 1) / kScaleTileRows * ((groups + kScaleTileGroups - 1) / kScaleTileGroups) *
+         (kScaleTileRows * kScaleTileGroups);
+}
+/// Byte of the scale of group `group` of row `row`.
+ESM_MATH int64_t group_scale_index(int64_t row, int64_t group, int64_t groups) {
+  const int64_t across = (groups + kScaleTileGroups - 1) / kScaleTileGroups;
+  const int64_t tile = row / kScaleTileRows * across + group / kScaleTileGroups;
+  return tile * (kScaleTileRows * kScaleTileGroups) + row % 32 * 16 + row % kScaleTileRows / 32 * 4 +
+         group % kScaleTileGroups;
+}
+
 // --- delayed scaling -------------------------------------------------------------------------------------------------
 
 /// Which entries of the history decide.

@@ -77,6 +77,8 @@ void quantize(const Context& context, const QuantizeArgs& args) {
   if (args.to.grouping == Grouping::kTensor) *data<float>(args.inverses) = kernels::inverse_power(scale);
   if (args.to.grouping == Grouping::kBlock128)
     std::fill_n(data<float>(args.inverses), args.inverses.numel(), 0.0f);  // the padding
+  if (args.inverses.scalar_type() == at::kByte)
+    std::fill_n(data<uint8_t>(args.inverses), args.inverses.numel(), uint8_t{0});  // likewise
   std::atomic<uint32_t> top = 0;
   with_element(args.x, [&]<class T>(T) {
     const cpu::Quantize<T> a{.rows = rows,

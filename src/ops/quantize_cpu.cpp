@@ -120,7 +120,7 @@ void scale_tile(const Quantize<T>& a, int64_t row0, int64_t k0, Tile& tile) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t g = 0; g < groups; ++g) {
       const float amax = float_of(amax_of(tile.values[r] + g * width, width));
-      uint8_t& inverse = a.inverse_bytes[(row0 + r) * in_row + first + g];
+      uint8_t& inverse = a.inverse_bytes[group_scale_index(row0 + r, first + g, in_row)];
       if (a.grouping == Grouping::kMx32) {
         const int exponent = scale_exponent(amax, top, 0);
         tile.factors[r][g] = power_of_two(exponent);
@@ -202,8 +202,8 @@ float inverse_at(const Dequantize& a, int64_t r, int64_t k0) {
     case Grouping::kOuter: return a.inverses[r];
     case Grouping::kVector128: return a.inverses[k0 / kTile * a.rows + r];
     case Grouping::kBlock128: return a.inverses[r / kTile * (groups_of(groups_of(a.k, kTile), 4) * 4) + k0 / kTile];
-    case Grouping::kMx32: return decode_ue8m0(a.inverse_bytes[r * groups_of(a.k, 32) + k0 / 32]);
-    case Grouping::kNv16: return decode_e4m3(a.inverse_bytes[r * groups_of(a.k, 16) + k0 / 16]);
+    case Grouping::kMx32: return decode_ue8m0(a.inverse_bytes[group_scale_index(r, k0 / 32, groups_of(a.k, 32))]);
+    case Grouping::kNv16: return decode_e4m3(a.inverse_bytes[group_scale_index(r, k0 / 16, groups_of(a.k, 16))]);
   }
   return a.inverses[0];
 }

@@ -1,7 +1,7 @@
 #include "precision/formats.h"
 
 #include "base/check.h"
-#include "kernels/fp8_math.h"
+#include "kernels/fp8_scale.h"
 
 namespace esm::precision {
 namespace {
@@ -61,8 +61,8 @@ OperandLayout layout(const Operand& operand, int64_t rows, int64_t k) {
     case Grouping::kOuter: return {code_bytes, rows, false};
     case Grouping::kVector128: return {code_bytes, ceil_div(k, 128) * rows, false};
     case Grouping::kBlock128: return {code_bytes, ceil_div(rows, 128) * ceil_div(ceil_div(k, 128), 4) * 4, false};
-    case Grouping::kMx32: return {code_bytes, rows * ceil_div(k, 32), true};
-    case Grouping::kNv16: return {code_bytes, rows * ceil_div(k, 16), true};
+    case Grouping::kMx32: return {code_bytes, kernels::group_scale_count(rows, ceil_div(k, 32)), true};
+    case Grouping::kNv16: return {code_bytes, kernels::group_scale_count(rows, ceil_div(k, 16)), true};
   }
   fail<InternalError>("{} has no codes", format_name(operand.format));
 }

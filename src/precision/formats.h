@@ -50,9 +50,9 @@ struct OperandLayout {
   int64_t scales;         // how many, padding included
   bool scales_are_bytes;  // UE8M0 or UE4M3; else FP32
 };
-/// Scales, as cuBLASLt reads those of Hopper: kTensor [1]; kOuter [rows]; kVector128 [k / 128, rows]; kBlock128
-/// [rows / 128, k / 128 padded to a multiple of 4]. kMx32 [rows, k / 32] and kNv16 [rows, k / 16], not yet in the
-/// tiles of 128 x 4 that Blackwell reads. All quotients are rounded up. Inverses: they multiply codes.
+/// Scales, as cuBLASLt reads them: kTensor [1]; kOuter [rows]; kVector128 [k / 128, rows]; kBlock128 [rows / 128,
+/// k / 128 padded to a multiple of 4]; kMx32 and kNv16 by kernels::group_scale_index(), of k / 32 or k / 16 groups a
+/// row. All quotients are rounded up. Inverses: they multiply codes.
 OperandLayout layout(const Operand& operand, int64_t rows, int64_t k);
 
 }  // namespace esm::precision

@@ -1,4 +1,5 @@
 // Matrices to codes and back, every grouping, against loops over elements in double arithmetic.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -106,8 +107,8 @@ std::vector<double> spread(const Quantized& q, const Operand& operand, int64_t r
         case Grouping::kOuter: out.push_back(stored[r]); break;
         case Grouping::kVector128: out.push_back(stored[i / 128 * rows + r]); break;
         case Grouping::kBlock128: out.push_back(stored[r / 128 * (up(up(k, 128), 4) * 4) + i / 128]); break;
-        case Grouping::kMx32: out.push_back(stored[r * up(k, 32) + i / 32]); break;
-        case Grouping::kNv16: out.push_back(stored[r * up(k, 16) + i / 16]); break;
+        case Grouping::kMx32: out.push_back(stored[kernels::group_scale_index(r, i / 32, up(k, 32))]); break;
+        case Grouping::kNv16: out.push_back(stored[kernels::group_scale_index(r, i / 16, up(k, 16))]); break;
       }
   return out;
 }
@@ -157,6 +158,13 @@ TEST_CASE("unused bytes are 0: half of the last byte of an odd row in E2M1, padd
   CHECK(bytes(nv.codes) == std::vector<uint8_t>{0x77, 0x77, 0x07, 0x77, 0x77, 0x07, 0x77, 0x77, 0x07});
   const Quantized block = quantize(x, 3, {Format::kE4M3, Grouping::kBlock128});
   CHECK(values(block.inverses) == std::vector<double>{1.0 / 64, 0, 0, 0});
+  for (const Operand& to : {Operand{Format::kE4M3, Grouping::kMx32}, Operand{Format::kE2M1, Grouping::kNv16}}) {
+    const at::Tensor y = at::full({130, 96}, 6.0, at::kFloat);
+    const std::vector<uint8_t> scales = bytes(quantize(y, 130, to).inverses);
+    const int64_t groups = to.grouping == Grouping::kMx32 ? 3 : 6;
+    CHECK(std::ssize(scales) - std::ranges::count(scales, uint8_t{0}) == 130 * groups);
+    CHECK(scales.size() == (groups == 3 ? 1024u : 2048u));
+  }
 }
 
 TEST_CASE("results do not depend on the number of threads") {

@@ -79,9 +79,10 @@ TEST_CASE("sizes of codes and scales, uneven ones too") {
   CHECK(of(Precision::kFp8Outer, 33, 65).scales == 33);
   CHECK(of(Precision::kFp8Block, 129, 128 * 5).scales == 2 * 8);
   CHECK(layout(find_recipe(Precision::kFp8Block).forward.a, 33, 129).scales == 2 * 33);
-  CHECK(of(Precision::kMxfp8, 33, 65).scales == 3 * 33);
+  CHECK(of(Precision::kMxfp8, 33, 65).scales == 128 * 4);  // 3 groups a row
+  CHECK(of(Precision::kMxfp8, 129, 65).scales == 2 * 128 * 4);
   CHECK(of(Precision::kMxfp8, 33, 65).scales_are_bytes);
-  CHECK(of(Precision::kNvfp4, 33, 65).scales == 5 * 33);
+  CHECK(of(Precision::kNvfp4, 33, 65).scales == 128 * 8);  // 5 groups a row
   CHECK(of(Precision::kNvfp4, 33, 65).code_bytes == 33);
   CHECK_THROWS_AS(layout({.format = Format::kBF16}, 1, 1), InternalError);
   CHECK_THROWS_AS(greatest(Format::kBF16), InternalError);

@@ -1,7 +1,10 @@
 // From amax to scale, against definitions in double arithmetic.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "kernels/fp8_scale.h"
 #include "support/catch.h"
@@ -101,6 +104,37 @@ TEST_CASE("NVFP4: amax takes the greatest codes, and blocks stay in range of it"
   CHECK(nv_block_code(kNan, 1.0f) == 0x7f);
   CHECK(nv_multiplier(0, 1.0f) == 0.0f);
   CHECK(nv_multiplier(0x38, 3.0f) == 3.0f);  // 0x38: 1
+}
+
+TEST_CASE("scales of MX and NVFP4 lie in tiles of 128 rows and 4 groups, each byte once") {
+  // A tile of 128 x 4 is cut into four of 32 x 4 which lie side by side, 16 bytes a row of them.
+  CHECK(group_scale_index(0, 1, 4) == 1);
+  CHECK(group_scale_index(1, 0, 4) == 16);
+  CHECK(group_scale_index(32, 0, 4) == 4);
+  CHECK(group_scale_index(127, 3, 4) == 511);
+  CHECK(group_scale_index(0, 4, 8) == 512);
+  CHECK(group_scale_index(128, 0, 8) == 1024);
+  CHECK(group_scale_index(128, 0, 5) == 1024);  // 5 groups fill two tiles
+  for (const auto& [rows, groups] : {std::pair<int64_t, int64_t>{1, 1}, {128, 4}, {129, 5}, {384, 12}, {300, 17}}) {
+    const int64_t padded_rows = (rows + 127) / 128 * 128, padded_groups = (groups + 3) / 4 * 4;
+    const int64_t count = group_scale_count(rows, groups);
+    CHECK(count == padded_rows * padded_groups);
+    std::vector<int> seen(static_cast<size_t>(count));
+    int64_t wrong = 0;
+    // In the order of the bytes: row of tiles, tile, row of 32, part of 32 rows, group.
+    int64_t byte = 0;
+    for (int64_t tile_row = 0; tile_row < padded_rows; tile_row += 128)
+      for (int64_t tile_group = 0; tile_group < padded_groups; tile_group += 4)
+        for (int64_t r = 0; r < 32; ++r)
+          for (int64_t part = 0; part < 4; ++part)
+            for (int64_t g = 0; g < 4; ++g, ++byte) {
+              const int64_t at = group_scale_index(tile_row + 32 * part + r, tile_group + g, groups);
+              wrong += at != byte;
+              if (at >= 0 && at < count) ++seen[static_cast<size_t>(at)];
+            }
+    CHECK(wrong == 0);
+    CHECK(std::ranges::count(seen, 1) == count);
+  }
 }
 
 }  // namespace esm::test
