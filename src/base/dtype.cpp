@@ -22,7 +22,7 @@ constexpr std::array<std::pair<DType, std::string_view>, 12> kNames{{{DType::kF6
 std::string_view dtype_name(DType dtype) {
   for (const auto& [value, name] : kNames)
     if (value == dtype) return name;
-  return "?";
+  return dtype == DType::kF4E2M1x2 ? "F4_E2M1" : "?";
 }
 
 bool parse_dtype(std::string_view text, DType& out) {

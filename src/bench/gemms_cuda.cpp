@@ -78,8 +78,8 @@ std::vector<GemmTime> time_gemms(const std::vector<NamedGemm>& gemms) {
                                 .c = gemm.separate_c ? operands.c.get() : nullptr,
                                 .d = operands.d.get(),
                                 .bias = g.epilogue == device::GemmEpilogue::kBias ? operands.bias.get() : nullptr,
-                                .scale_a = g.fp8() ? operands.scales.as<float>() : nullptr,
-                                .scale_b = g.fp8() ? operands.scales.as<float>() : nullptr};
+                                .scale_a = g.in_codes() ? operands.scales.as<float>() : nullptr,
+                                .scale_b = g.in_codes() ? operands.scales.as<float>() : nullptr};
     const std::vector<double> us =
         median_us(stream.get(), kRounds, flush,
                   {[&] { first.run(g, args, stream.get()); }, [&] { timed.run(g, args, stream.get()); }});

@@ -30,7 +30,7 @@ class OperandData {
  public:
   OperandData(const Operand& o, Random& random) {
     std::vector<float> host = random.normals(o.elements);
-    if (device::is_fp8(o.dtype)) {
+    if (device::is_code(o.dtype)) {
       quantize(o, host, random);
     } else {
       plain_.emplace(o.dtype, host);
@@ -38,33 +38,55 @@ class OperandData {
     }
   }
   const void* get() const { return plain_ ? plain_->get() : codes_->get(); }
-  const float* scale() const { return scale_ ? scale_->get() : nullptr; }
+  const void* scale() const { return scale_bytes_ ? scale_bytes_->get() : nullptr; }
   const std::vector<double>& values() const { return values_; }
   const std::vector<float>& scales() const { return scales_; }
 
  private:
   /// Each scale another one, so that a scale in the wrong place shows; the values times their scales are normal again.
   void quantize(const Operand& o, const std::vector<float>& host, Random& random) {
-    for (int64_t i = 0; i < device::scale_count(o.mode, o.rows, o.k); ++i)
-      scales_.push_back(random.uniform(0.015f, 0.06f));
-    std::vector<uint8_t> codes(host.size());
+    std::vector<uint8_t> scale_bytes;
+    const auto put = [&](float scale, const void* stored, size_t bytes) {
+      scales_.push_back(scale);
+      const auto* from = static_cast<const uint8_t*>(stored);
+      scale_bytes.insert(scale_bytes.end(), from, from + bytes);
+    };
+    for (int64_t i = 0; i < device::scale_count(o.mode, o.rows, o.k); ++i) {
+      if (o.mode == device::GemmScale::kMx32) {
+        const auto code = static_cast<uint8_t>(120 + random.below(4));  // 2^-7 to 2^-4
+        put(kernels::decode_ue8m0(code), &code, 1);
+      } else if (o.mode == device::GemmScale::kNv16) {
+        const auto code = static_cast<uint8_t>(0x28 + random.below(16));  // 1/4 to 15/16
+        put(kernels::decode_e4m3(code), &code, 1);
+      } else {
+        const float scale = random.uniform(0.015f, 0.06f);
+        put(scale, &scale, sizeof scale);
+      }
+    }
+    std::vector<uint8_t> codes(static_cast<size_t>(device::operand_bytes(o.dtype, o.elements)));
     values_.resize(host.size());
     for (int64_t r = 0; r < o.rows; ++r)
       for (int64_t i = 0; i < o.k; ++i) {
         const auto at = static_cast<size_t>(r * o.ld + i);
         const float scale = scales_[static_cast<size_t>(device::scale_index(o.mode, o.rows, o.k, r, i))];
-        codes[at] = device::fp8_from_float(o.dtype, host[at] / scale);
-        values_[at] = device::float_from_fp8(o.dtype, codes[at]);
+        if (o.dtype == DType::kF4E2M1x2) {
+          const uint32_t code = kernels::encode_e2m1(host[at] / scale);
+          codes[at / 2] = static_cast<uint8_t>(codes[at / 2] | code << (at % 2 * 4));
+          values_[at] = kernels::decode_e2m1(code);
+        } else {
+          codes[at] = device::fp8_from_float(o.dtype, host[at] / scale);
+          values_[at] = device::float_from_fp8(o.dtype, codes[at]);
+        }
       }
     codes_.emplace(codes);
-    scale_.emplace(scales_);
+    scale_bytes_.emplace(scale_bytes);
   }
 
   std::vector<double> values_;
   std::vector<float> scales_;
   std::optional<Activations> plain_;
   std::optional<DeviceBuffer<uint8_t>> codes_;
-  std::optional<DeviceBuffer<float>> scale_;
+  std::optional<DeviceBuffer<uint8_t>> scale_bytes_;
 };
 
 OperandData make_a(const GemmDesc& g, Random& random) {
@@ -96,6 +118,10 @@ class Problem {
     operands.b = b_.values();
     operands.scale_a = a_.scales();
     operands.scale_b = b_.scales();
+    if (!g.device_factors) return;
+    const float alpha = random.uniform(0.3f, 0.9f);
+    operands.alpha = alpha;
+    factors_.emplace(std::vector<float>{alpha, g.accumulate ? 1.0f : 0.0f});
   }
 
   void run(GemmContext& gemm, device::StreamHandle stream) {
@@ -110,7 +136,8 @@ class Problem {
               .d = d_->get(),
               .bias = g.epilogue == GemmEpilogue::kBias ? bias_->get() : nullptr,
               .scale_a = a_.scale(),
-              .scale_b = b_.scale()},
+              .scale_b = b_.scale(),
+              .factors = factors_ ? factors_->get() : nullptr},
              stream);
   }
   std::vector<float> result() const { return d_->download(); }
@@ -122,6 +149,7 @@ class Problem {
   std::vector<float> c_host_;
   OperandData a_, b_;
   std::optional<Activations> c_, d_, bias_;
+  std::optional<DeviceBuffer<float>> factors_;
 };
 
 void check(GemmContext& gemm, const GemmCase& test, Random& random, Report& report, device::StreamHandle stream,

@@ -31,7 +31,7 @@ void apply_scales(std::vector<double>& x, device::GemmScale scale, const std::ve
 }  // namespace
 
 double fp8_sum_bound(const GemmDesc& desc) {
-  if (!desc.fp8()) return 0;
+  if (!desc.in_codes()) return 0;
   const int64_t added = desc.fast_accumulation ? desc.k : std::min<int64_t>(desc.k, 128);
   return 2 * 0x1p-13 * std::sqrt(static_cast<double>(added) / 3);
 }
@@ -41,6 +41,7 @@ GemmReference gemm_reference(const GemmDesc& g, const GemmOperands& o, int64_t k
   std::vector<double> b = rows_over_k(o.b, g.n, g.k, g.ldb, !g.transpose_b);
   apply_scales(a, g.scale_a, o.scale_a, g.m, g.k);
   apply_scales(b, g.scale_b, o.scale_b, g.n, g.k);
+  for (double& x : a) x *= o.alpha;
   GemmReference r;
   r.d.resize(static_cast<size_t>(g.m * g.n));
   for (int64_t j = 0; j < g.n; ++j)

@@ -7,10 +7,11 @@
 
 namespace esm::checks {
 
-/// Values as they lie in device memory (device/gemm_desc.h); of FP8 operands those of their codes, without scale.
+/// Values as they lie in device memory (device/gemm_desc.h); of operands in codes those of their codes, without scale.
 struct GemmOperands {
   std::vector<double> a, b;
   std::vector<float> scale_a, scale_b;  // in the order of device::scale_index(); empty without scales
+  double alpha = 1;                     // with device_factors
   std::vector<double> c;                // what is added; empty without accumulate
   std::vector<double> bias;             // empty without a bias
 };

@@ -43,10 +43,11 @@ struct GemmArgs {
   const void* c = nullptr;  // with accumulate; nullptr: D itself
   void* d = nullptr;
   const void* bias = nullptr;
-  /// Factors of FP8 operands in device memory, read when the product runs; in the order of scale_index(), aligned to 16
-  /// bytes (cuBLASLt finds no kernel otherwise).
-  const float* scale_a = nullptr;
-  const float* scale_b = nullptr;
+  /// Factors of operands in codes in device memory, read when the product runs; FP32, or bytes of kMx32 and kNv16, in
+  /// the order of scale_index(), aligned to 16 bytes (cuBLASLt finds no kernel otherwise).
+  const void* scale_a = nullptr;
+  const void* scale_b = nullptr;
+  const float* factors = nullptr;  // [2] in device memory, with device_factors: alpha and beta (0 or 1, as accumulate)
 };
 
 /// How a plan came about, for logs and `bench gemm`.
@@ -91,22 +92,25 @@ class GemmContext {
 
   struct Fp8Data {
     const void* values = nullptr;
-    const float* scale = nullptr;
+    const void* scale = nullptr;
   };
   struct Fp8ForwardArgs {
     Fp8Data x, weight;
     const void *bias = nullptr, *residual = nullptr;
     void* y = nullptr;
+    const float* factors = nullptr;
   };
   void run(const Fp8ForwardGemm& gemm, const Fp8ForwardArgs& args, StreamHandle stream);
   struct Fp8DgradArgs {
     Fp8Data dy, weight_t;
     void* dx = nullptr;
+    const float* factors = nullptr;
   };
   void run(const Fp8DgradGemm& gemm, const Fp8DgradArgs& args, StreamHandle stream);
   struct Fp8WgradArgs {
     Fp8Data dy_t, x_t;
     void* dweight = nullptr;
+    const float* factors = nullptr;
   };
   void run(const Fp8WgradGemm& gemm, const Fp8WgradArgs& args, StreamHandle stream);
 
@@ -115,7 +119,7 @@ class GemmContext {
   /// Times anew, whatever the tuning mode and the plan file say. Needs device memory for the operands and a flush
   /// buffer of twice the L2 cache; falls back to the first heuristic (with a warning) when there is too little.
   GemmPlanInfo tune(const GemmDesc& desc, StreamHandle stream);
-  /// True when cuBLASLt proposes a kernel for `desc`; false too for an FP8 product with an fp8_obstacle(). Makes no
+  /// True when cuBLASLt proposes a kernel for `desc`; false too for one with an fp8_obstacle(). Makes no
   /// plan, times nothing.
   bool supported(const GemmDesc& desc);
 

@@ -164,7 +164,8 @@ void GemmContext::run(const Fp8ForwardGemm& gemm, const Fp8ForwardArgs& args, St
        .d = args.y,
        .bias = args.bias,
        .scale_a = args.weight.scale,
-       .scale_b = args.x.scale},
+       .scale_b = args.x.scale,
+       .factors = args.factors},
       stream);
 }
 
@@ -174,7 +175,8 @@ void GemmContext::run(const Fp8DgradGemm& gemm, const Fp8DgradArgs& args, Stream
        .b = args.dy.values,
        .d = args.dx,
        .scale_a = args.weight_t.scale,
-       .scale_b = args.dy.scale},
+       .scale_b = args.dy.scale,
+       .factors = args.factors},
       stream);
 }
 
@@ -184,7 +186,8 @@ void GemmContext::run(const Fp8WgradGemm& gemm, const Fp8WgradArgs& args, Stream
        .b = args.dy_t.values,
        .d = args.dweight,
        .scale_a = args.x_t.scale,
-       .scale_b = args.dy_t.scale},
+       .scale_b = args.dy_t.scale,
+       .factors = args.factors},
       stream);
 }
 

@@ -17,7 +17,7 @@ std::string_view epilogue_name(GemmEpilogue epilogue) {
 }
 
 void check_operands(const GemmDesc& desc, const std::string& what) {
-  if (desc.fp8()) {
+  if (desc.in_codes()) {
     const std::string obstacle = fp8_obstacle(desc);
     ESM_CHECK(obstacle.empty(), "{}: {}", obstacle, what);
     return;
@@ -27,7 +27,7 @@ void check_operands(const GemmDesc& desc, const std::string& what) {
   ESM_CHECK(desc.d == DType::kF32 || (desc.d == DType::kBF16 && desc.a == DType::kBF16),
             "the result is FP32, or BF16 from BF16: {}", what);
   ESM_CHECK(desc.scale_a == GemmScale::kNone && desc.scale_b == GemmScale::kNone && !desc.fast_accumulation,
-            "scales and fast accumulation are for FP8: {}", what);
+            "scales and fast accumulation are for codes: {}", what);
 }
 
 }  // namespace
@@ -39,6 +39,8 @@ std::string_view scale_name(GemmScale scale) {
     case GemmScale::kOuterVector: return "outer";
     case GemmScale::kVector128: return "vector128";
     case GemmScale::kBlock128: return "block128";
+    case GemmScale::kMx32: return "mx32";
+    case GemmScale::kNv16: return "nv16";
   }
   return "";
 }
@@ -53,8 +55,8 @@ size_t GemmDescHash::operator()(const GemmDesc& desc) const noexcept {
   mix(static_cast<int64_t>(desc.a) | static_cast<int64_t>(desc.d) << 8 | static_cast<int64_t>(desc.epilogue) << 16 |
       static_cast<int64_t>(desc.transpose_a) << 24 | static_cast<int64_t>(desc.transpose_b) << 25 |
       static_cast<int64_t>(desc.accumulate) << 26 | static_cast<int64_t>(desc.fast_accumulation) << 27 |
-      static_cast<int64_t>(desc.b) << 32 | static_cast<int64_t>(desc.scale_a) << 40 |
-      static_cast<int64_t>(desc.scale_b) << 48);
+      static_cast<int64_t>(desc.device_factors) << 28 | static_cast<int64_t>(desc.b) << 32 |
+      static_cast<int64_t>(desc.scale_a) << 40 | static_cast<int64_t>(desc.scale_b) << 48);
   return static_cast<size_t>(hash);
 }
 
@@ -71,16 +73,17 @@ void check(const GemmDesc& desc) {
 }
 
 std::string text(const GemmDesc& desc) {
-  std::string in(dtype_name(desc.a)), fp8;
-  if (desc.fp8()) {
+  std::string in(dtype_name(desc.a)), more;
+  if (desc.in_codes()) {
     in += fmt::format("/{}", dtype_name(desc.b));
-    fp8 = fmt::format(" scale={}/{} sums={}", scale_name(desc.scale_a), scale_name(desc.scale_b),
-                      desc.fast_accumulation ? "fast" : "split");
+    more = fmt::format(" scale={}/{} sums={}", scale_name(desc.scale_a), scale_name(desc.scale_b),
+                       desc.fast_accumulation ? "fast" : "split");
   }
+  if (desc.device_factors) more += " factors=device";
   return fmt::format("m={} n={} k={} lda={} ldb={} ldd={} op={}{} in={} out={} epilogue={} beta={} align={}{}", desc.m,
                      desc.n, desc.k, desc.lda, desc.ldb, desc.ldd, desc.transpose_a ? 'T' : 'N',
                      desc.transpose_b ? 'T' : 'N', in, dtype_name(desc.d), epilogue_name(desc.epilogue),
-                     desc.accumulate ? 1 : 0, desc.alignment_bytes, fp8);
+                     desc.accumulate ? 1 : 0, desc.alignment_bytes, more);
 }
 
 GemmDesc LinearForwardGemm::desc() const {

@@ -10,6 +10,7 @@ namespace {
 cudaDataType_t cuda_type(DType dtype) {
   if (dtype == DType::kF8E4M3) return CUDA_R_8F_E4M3;
   if (dtype == DType::kF8E5M2) return CUDA_R_8F_E5M2;
+  if (dtype == DType::kF4E2M1x2) return CUDA_R_4F_E2M1;
   ESM_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "no GEMM on {}", dtype_name(dtype));
   return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF;
 }
@@ -21,6 +22,8 @@ cublasLtMatmulMatrixScale_t lt_scale(GemmScale scale) {
     case GemmScale::kOuterVector: return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
     case GemmScale::kVector128: return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
     case GemmScale::kBlock128: return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    case GemmScale::kMx32: return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+    case GemmScale::kNv16: return CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
   }
   return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
 }
@@ -66,7 +69,9 @@ GemmPlan::GemmPlan(const GemmDesc& desc) : desc_(desc) {
   set(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, lt_epilogue(desc.epilogue));
   if (desc.epilogue != GemmEpilogue::kNone)
     set(matmul, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(cuda_type(desc.bias_type())));
-  if (desc.fp8()) {
+  if (desc.device_factors)
+    set(matmul, CUBLASLT_MATMUL_DESC_POINTER_MODE, static_cast<int32_t>(CUBLASLT_POINTER_MODE_DEVICE));
+  if (desc.in_codes()) {
     set(matmul, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, static_cast<int32_t>(lt_scale(desc.scale_a)));
     set(matmul, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, static_cast<int32_t>(lt_scale(desc.scale_b)));
     set(matmul, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(desc.fast_accumulation ? 1 : 0));
@@ -90,7 +95,7 @@ void GemmPlan::set_scale_pointers(const void* a, const void* b) const {
 void GemmPlan::set_placeholders(const DeviceBuffer& workspace) const {
   const void* address = workspace.as<std::byte>() + static_cast<ptrdiff_t>(desc_.alignment_bytes);
   if (desc_.epilogue != GemmEpilogue::kNone) set_bias_pointer(address);
-  if (desc_.fp8()) set_scale_pointers(address, address);
+  if (desc_.in_codes()) set_scale_pointers(address, address);
 }
 
 std::vector<cublasLtMatmulHeuristicResult_t> GemmPlan::proposals(cublasLtHandle_t handle, const DeviceBuffer& workspace,
@@ -152,17 +157,20 @@ cublasStatus_t GemmPlan::queue(cublasLtHandle_t handle, const cublasLtMatmulAlgo
   ESM_CHECK(aligned(args.a) && aligned(args.b) && aligned(args.d), "missing or misaligned operand of {}", text(desc_));
   ESM_CHECK(args.c == nullptr || (desc_.accumulate && aligned(args.c)), "misplaced or misaligned C of {}", text(desc_));
   ESM_CHECK(has_bias ? aligned(args.bias) : args.bias == nullptr, "missing or misplaced bias of {}", text(desc_));
-  const auto good_scale = [](GemmScale scale, const float* pointer) {
+  const auto good_scale = [](GemmScale scale, const void* pointer) {
     if (scale == GemmScale::kNone) return pointer == nullptr;
     return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
   };
   ESM_CHECK(good_scale(desc_.scale_a, args.scale_a) && good_scale(desc_.scale_b, args.scale_b),
             "missing, misplaced or misaligned scale of {}", text(desc_));
   if (has_bias) set_bias_pointer(args.bias);
-  if (desc_.fp8()) set_scale_pointers(args.scale_a, args.scale_b);
-  const float alpha = 1.0f, beta = desc_.accumulate ? 1.0f : 0.0f;
+  if (desc_.in_codes()) set_scale_pointers(args.scale_a, args.scale_b);
+  ESM_CHECK(desc_.device_factors == (args.factors != nullptr), "missing or misplaced factors of {}", text(desc_));
+  const float one = 1.0f, zero = 0.0f;
+  const float* alpha = desc_.device_factors ? args.factors : &one;
+  const float* beta = desc_.device_factors ? args.factors + 1 : desc_.accumulate ? &one : &zero;
   const void* c = args.c != nullptr ? args.c : args.d;
-  return cublasLtMatmul(handle, matmul_.get(), &alpha, args.a, a_.get(), args.b, b_.get(), &beta, c, d_.get(), args.d,
+  return cublasLtMatmul(handle, matmul_.get(), alpha, args.a, a_.get(), args.b, b_.get(), beta, c, d_.get(), args.d,
                         d_.get(), &candidate, workspace.get(), static_cast<size_t>(workspace.bytes()), stream);
 }
 

@@ -31,7 +31,9 @@ void fill_random(const DeviceBuffer& buffer, DType dtype, uint32_t which, Stream
   for (int64_t i = 0; i < block; ++i) {
     const PhiloxResult random = philox(0, RandomStream::kSynthetic, static_cast<uint64_t>(i), which);
     const auto value = static_cast<float>(normal_pair(random.v[0], random.v[1])[0]);
-    if (is_fp8(dtype)) {
+    if (dtype == DType::kF4E2M1x2) {
+      host[static_cast<size_t>(i)] = static_cast<std::byte>(random.v[0]);  // every pair of codes is a pair of numbers
+    } else if (is_fp8(dtype)) {
       host[static_cast<size_t>(i)] = std::byte{fp8_from_float(dtype, kFp8Spread * value)};
     } else if (dtype == DType::kBF16) {
       const uint16_t bits = bf16_from_float(value);
@@ -48,15 +50,23 @@ void fill_random(const DeviceBuffer& buffer, DType dtype, uint32_t which, Stream
                              stream));
 }
 
-/// No memory for a count of zero.
-DeviceBuffer scales_of_one(int64_t count, StreamHandle stream) {
-  const std::vector<float> ones(static_cast<size_t>(count), 1.0f);
-  DeviceBuffer buffer("GEMM timing, scales", count * static_cast<int64_t>(sizeof(float)));
-  if (count == 0) return buffer;
-  ESM_CUDA(
-      cudaMemcpyAsync(buffer.get(), ones.data(), static_cast<size_t>(buffer.bytes()), cudaMemcpyHostToDevice, stream));
+DeviceBuffer uploaded(const void* host, int64_t bytes, StreamHandle stream) {
+  DeviceBuffer buffer("GEMM timing, scales", bytes);
+  if (bytes == 0) return buffer;
+  ESM_CUDA(cudaMemcpyAsync(buffer.get(), host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream));
   ESM_CUDA(cudaStreamSynchronize(stream));
   return buffer;
+}
+
+/// No memory for no scales.
+DeviceBuffer scales_of_one(GemmScale scale, int64_t rows, int64_t k, StreamHandle stream) {
+  const int64_t count = scale_count(scale, rows, k);
+  if (scale == GemmScale::kMx32 || scale == GemmScale::kNv16) {
+    const uint8_t one = scale == GemmScale::kMx32 ? 127 : 0x38;
+    return uploaded(std::vector<uint8_t>(static_cast<size_t>(count), one).data(), count, stream);
+  }
+  return uploaded(std::vector<float>(static_cast<size_t>(count), 1.0f).data(),
+                  count * static_cast<int64_t>(sizeof(float)), stream);
 }
 
 double median(std::vector<double> values) {
@@ -165,16 +175,20 @@ std::vector<CandidateTime> time_candidates(cublasLtHandle_t handle, const GemmPl
   int device = 0;
   ESM_CUDA(cudaGetDevice(&device));
   const int64_t out = size_of(desc.d);
-  const DeviceBuffer a("GEMM timing, operand A", size_of(desc.a) * desc.lda * (desc.transpose_a ? desc.m : desc.k));
-  const DeviceBuffer b("GEMM timing, operand B", size_of(desc.b) * desc.ldb * (desc.transpose_b ? desc.k : desc.n));
+  const DeviceBuffer a("GEMM timing, operand A",
+                       operand_bytes(desc.a, desc.lda * (desc.transpose_a ? desc.m : desc.k)));
+  const DeviceBuffer b("GEMM timing, operand B",
+                       operand_bytes(desc.b, desc.ldb * (desc.transpose_b ? desc.k : desc.n)));
   const DeviceBuffer d("GEMM timing, result", out * desc.ldd * desc.n);
   // A gradient accumulates in place; a residual is another matrix.
   const bool separate_c = desc.accumulate && desc.d == DType::kBF16;
   const DeviceBuffer c("GEMM timing, residual", separate_c ? d.bytes() : 0);
   const DeviceBuffer bias("GEMM timing, bias", out * std::max(desc.m, desc.n));
   const DeviceBuffer flush("GEMM timing, cache flush", std::max<int64_t>(2 * properties(device).l2_bytes, 1 << 20));
-  const DeviceBuffer scale_a = scales_of_one(scale_count(desc.scale_a, desc.m, desc.k), stream);
-  const DeviceBuffer scale_b = scales_of_one(scale_count(desc.scale_b, desc.n, desc.k), stream);
+  const DeviceBuffer scale_a = scales_of_one(desc.scale_a, desc.m, desc.k, stream);
+  const DeviceBuffer scale_b = scales_of_one(desc.scale_b, desc.n, desc.k, stream);
+  const float alpha_beta[2] = {1.0f, desc.accumulate ? 1.0f : 0.0f};
+  const DeviceBuffer factors = uploaded(alpha_beta, desc.device_factors ? int64_t{sizeof alpha_beta} : 0, stream);
   fill_random(a, desc.a, 1, stream);
   fill_random(b, desc.b, 2, stream);
   fill_random(d, desc.d, 3, stream);
@@ -186,8 +200,9 @@ std::vector<CandidateTime> time_candidates(cublasLtHandle_t handle, const GemmPl
                       .c = c.get(),
                       .d = d.get(),
                       .bias = has_bias ? bias.get() : nullptr,
-                      .scale_a = scale_a.as<float>(),
-                      .scale_b = scale_b.as<float>()};
+                      .scale_a = scale_a.get(),
+                      .scale_b = scale_b.get(),
+                      .factors = factors.as<float>()};
 
   std::vector<Event> begin, end;
   for (size_t i = 0; i < candidates.size(); ++i) {

@@ -24,11 +24,12 @@ inline GemmCase gemm_case(const std::string& role, const device::GemmDesc& desc,
   const char* mode = c == GemmC::kNone ? "" : c == GemmC::kSeparate ? " +C" : " +=";
   const char* epilogue = desc.epilogue == GemmEpilogue::kBias ? " bias" : "";
   std::string in(dtype_name(desc.a)), fp8;
-  if (desc.fp8()) {
+  if (desc.in_codes()) {
     in += fmt::format("*{}", dtype_name(desc.b));
     fp8 = fmt::format(" {}*{} {}", scale_name(desc.scale_a), scale_name(desc.scale_b),
                       desc.fast_accumulation ? "fast" : "split");
   }
+  if (desc.device_factors) fp8 += " alpha on the device";
   return {fmt::format("{} {}->{} m{} n{} k{}{}{}{}", role, in, dtype_name(desc.d), desc.m, desc.n, desc.k, epilogue,
                       mode, fp8),
           desc, c, may_lack};
@@ -72,10 +73,41 @@ inline std::vector<GemmCase> gemm_cases() {
       }
     }
   add("wgrad", LinearWgradGemm{.tokens = 65536, .out = 64, .in = 64}.desc(), GemmC::kInPlace);
+  // As FP4 has it, here where every device has a kernel.
+  for (const bool residual : {false, true}) {
+    GemmDesc scaled = LinearForwardGemm{.tokens = 256, .out = 64, .in = 320, .bias = true, .residual = residual}.desc();
+    scaled.device_factors = true;
+    add("forward", scaled, residual ? GemmC::kSeparate : GemmC::kNone);
+  }
   return cases;
 }
 
-/// FP8: the three roles in every mode of scales, with fast accumulation where there is one, and the longest sums.
+/// MXFP8 and NVFP4 as a linear layer asks for them; none before Blackwell.
+inline void add_small_group_cases(std::vector<GemmCase>& cases) {
+  for (const device::Fp8Operand& operand : {device::Fp8Operand{.scale = device::GemmScale::kMx32},
+                                            {.dtype = DType::kF4E2M1x2, .scale = device::GemmScale::kNv16}}) {
+    const auto add = [&](const std::string& role, const device::GemmDesc& desc, GemmC c) {
+      cases.push_back(gemm_case(role, desc, c, /*may_lack=*/false));
+    };
+    for (const int64_t tokens : {128, 1120}) {
+      device::Fp8ForwardGemm forward{
+          .tokens = tokens, .out = 320, .in = 480, .weight = operand, .x = operand, .bias = true};
+      add("forward", forward.desc(), GemmC::kNone);
+      forward.residual = true;
+      add("forward", forward.desc(), GemmC::kSeparate);
+      add("dgrad",
+          device::Fp8DgradGemm{.tokens = tokens, .out = 320, .in = 480, .weight_t = operand, .dy = operand}.desc(),
+          GemmC::kNone);
+      device::Fp8WgradGemm wgrad{.tokens = tokens, .out = 320, .in = 480, .x_t = operand, .dy_t = operand};
+      add("wgrad", wgrad.desc(), GemmC::kInPlace);
+      wgrad.accumulate = false;
+      add("wgrad", wgrad.desc(), GemmC::kNone);
+    }
+  }
+}
+
+/// FP8: the three roles in every mode of scales, with fast accumulation where there is one, and the longest sums; then
+/// those of small groups.
 inline std::vector<GemmCase> fp8_gemm_cases() {
   using device::Fp8DgradGemm, device::Fp8ForwardGemm, device::Fp8Operand, device::Fp8WgradGemm;
   using device::GemmDesc, device::GemmScale;
@@ -160,6 +192,7 @@ inline std::vector<GemmCase> fp8_gemm_cases() {
                                .fast_accumulation = mode.fast};
     add("wgrad", longest.desc(), GemmC::kInPlace);
   }
+  add_small_group_cases(cases);
   return cases;
 }
 

@@ -71,6 +71,8 @@ TEST_CASE("dtype names round trip") {
   }
   DType unused = DType::kI64;
   CHECK_FALSE(parse_dtype("F31", unused));
+  CHECK(dtype_name(DType::kF4E2M1x2) == "F4_E2M1");
+  CHECK_FALSE(parse_dtype("F4_E2M1", unused));
 }
 
 // Reference value of the xxHash specification for empty input, and equality of pieces and whole.

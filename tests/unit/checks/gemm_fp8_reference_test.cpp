@@ -110,6 +110,21 @@ TEST_CASE("the GEMM reference takes each FP8 value times its scale") {
   // Row 200: second row of blocks, scales 9..13 (5 blocks of k in 8 places); token 2: scales 3, 7, 11, 15, 19.
   CHECK(element(GemmScale::kBlock128, GemmScale::kVector128, 200, 2) ==
         128 * (9 * 3 + 10 * 7 + 11 * 11 + 12 * 15 + 13 * 19));
+  // Of 20 groups: row 200 (8 in its tile of 128, third part of 32 rows) has four in each of five tiles, from byte 2,560
+  // on; token 2 likewise from byte 0 on.
+  double sum = 0;
+  for (int tile = 0; tile < 5; ++tile)
+    for (int group = 0; group < 4; ++group)
+      sum += 32.0 * (2560 + 512 * tile + 8 * 16 + 2 * 4 + group + 1) * (512 * tile + 2 * 16 + group + 1);
+  CHECK(element(GemmScale::kMx32, GemmScale::kMx32, 200, 2) == sum);
+}
+
+TEST_CASE("the GEMM reference applies the factor of a product before bias and C") {
+  GemmDesc g = device::LinearForwardGemm{.tokens = 1, .out = 1, .in = 2, .bias = true, .residual = true}.desc();
+  g.device_factors = true;
+  const GemmOperands o{
+      .a = {2, 3}, .b = {5, 7}, .scale_a = {}, .scale_b = {}, .alpha = 0.5, .c = {100}, .bias = {1000}};
+  CHECK(gemm_reference(g, o, 2).d[0].value == 1115.5);
 }
 
 TEST_CASE("the FP8 bounds hold for sums in 14 bits, fast and split, in every mode of scales") {
@@ -193,7 +208,7 @@ TEST_CASE("the case table of FP8 GEMMs names every case once, fits FP8, and has 
   for (const cases::GemmCase& c : cases::fp8_gemm_cases()) {
     INFO(c.name);
     device::check(c.desc);
-    CHECK(c.desc.fp8());
+    CHECK(c.desc.in_codes());
     CHECK(c.desc.accumulate == (c.c != cases::GemmC::kNone));
     CHECK(std::find(names.begin(), names.end(), c.name) == names.end());
     names.push_back(c.name);
@@ -204,11 +219,12 @@ TEST_CASE("the case table of FP8 GEMMs names every case once, fits FP8, and has 
     in_place = in_place || c.c == cases::GemmC::kInPlace;
     separate = separate || c.c == cases::GemmC::kSeparate;
     longest = longest || c.desc.k == 65536;
-    CHECK(device::fp8_device_obstacle(c.desc, 90).empty());
-    CHECK(device::fp8_device_obstacle(c.desc, 100).empty() == (mode.first == GemmScale::kTensor));
+    const bool small_groups = mode.first == GemmScale::kMx32 || mode.first == GemmScale::kNv16;
+    CHECK(device::fp8_device_obstacle(c.desc, 90).empty() == !small_groups);
+    CHECK(device::fp8_device_obstacle(c.desc, 100).empty() == (small_groups || mode.first == GemmScale::kTensor));
     CHECK_FALSE(device::fp8_device_obstacle(c.desc, 80).empty());
   }
-  CHECK(modes.size() == 5);
+  CHECK(modes.size() == 7);
   CHECK((fast && bias && in_place && separate && longest));
 }
 
