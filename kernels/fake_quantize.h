@@ -5,12 +5,9 @@
 
 #include <cstdint>
 
-namespace esm::kernels {
+#include "kernels/quantize_groups.h"
 
-/// Which elements share a scale, and how it and they are written.
-///   kMx32: 32 neighbours; UE8M0, E4M3.
-///   kNv16: 16 neighbours; UE4M3 and the FP32 factor nv_tensor_scale(*amax) of the tensor, E2M1.
-enum class FakeFormat { kMx32, kNv16 };
+namespace esm::kernels {
 
 /// y = dequantized(quantized(x)), BF16, rounded to nearest even; y may be x. Groups are neighbours of a row, or of a
 /// column for `along_rows` (operands that a GEMM sums over rows, like both of a weight gradient); they start at the
@@ -19,7 +16,7 @@ enum class FakeFormat { kMx32, kNv16 };
 /// payload of NaN. x and y: dense [rows, cols], 16-byte aligned, cols a multiple of 8, rows of any number. Bytes moved:
 /// 4 * rows * cols.
 struct FakeQuantizeArgs {
-  FakeFormat format = FakeFormat::kMx32;
+  GroupFormat format = GroupFormat::kMx32;
   bool along_rows = false;
   int64_t rows = 0;
   int64_t cols = 0;

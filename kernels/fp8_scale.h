@@ -77,16 +77,20 @@ ESM_MATH float nv_multiplier(uint32_t block_code, float tensor_scale) {
 // tile those of row r at 16 * (r % 32) + 4 * (r / 32). Rows and groups that fill up the last tiles have scale 0.
 inline constexpr int64_t kScaleTileRows = 128, kScaleTileGroups = 4;
 
+ESM_MATH int64_t padded_scale_rows(int64_t rows) {
+  return (rows + kScaleTileRows - 1) / kScaleTileRows * kScaleTileRows;
+}
+ESM_MATH int64_t padded_scale_groups(int64_t groups) {
+  return (groups + kScaleTileGroups - 1) / kScaleTileGroups * kScaleTileGroups;
+}
 ESM_MATH int64_t group_scale_count(int64_t rows, int64_t groups) {
-  return (rows + kScaleTileRows - 1) / kScaleTileRows * ((groups + kScaleTileGroups - 1) / kScaleTileGroups) *
-         (kScaleTileRows * kScaleTileGroups);
+  return padded_scale_rows(rows) * padded_scale_groups(groups);
 }
 /// Byte of the scale of group `group` of row `row`.
 ESM_MATH int64_t group_scale_index(int64_t row, int64_t group, int64_t groups) {
-  const int64_t across = (groups + kScaleTileGroups - 1) / kScaleTileGroups;
-  const int64_t tile = row / kScaleTileRows * across + group / kScaleTileGroups;
-  return tile * (kScaleTileRows * kScaleTileGroups) + row % 32 * 16 + row % kScaleTileRows / 32 * 4 +
-         group % kScaleTileGroups;
+  const int64_t tile_row = row / kScaleTileRows * kScaleTileRows * padded_scale_groups(groups);
+  const int64_t tile = group / kScaleTileGroups * kScaleTileGroups * kScaleTileRows;
+  return tile_row + tile + row % 32 * 16 + row % kScaleTileRows / 32 * kScaleTileGroups + group % kScaleTileGroups;
 }
 
 // --- delayed scaling -------------------------------------------------------------------------------------------------

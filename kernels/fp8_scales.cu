@@ -40,6 +40,11 @@ __global__ void __launch_bounds__(kThreads) measured_scale_kernel(MeasuredScaleA
   a.inverse[kInverseStride * i] = inverse_power(scale);
 }
 
+__global__ void product_factors_kernel(ProductFactorsArgs a) {
+  a.factors[0] = *a.a * *a.b;
+  a.factors[1] = a.beta;
+}
+
 }  // namespace
 
 cudaError_t launch(const CloseAmaxArgs& args, cudaStream_t stream) {
@@ -52,6 +57,11 @@ cudaError_t launch(const MeasuredScaleArgs& args, cudaStream_t stream) {
   if (args.n <= 0) return cudaSuccess;
   return start(measured_scale_kernel, dim3(static_cast<unsigned>(ceil_div(args.n, kThreads))), dim3(kThreads), 0,
                stream, args);
+}
+
+cudaError_t launch(const ProductFactorsArgs& args, cudaStream_t stream) {
+  if (args.a == nullptr || args.b == nullptr || args.factors == nullptr) return cudaErrorInvalidValue;
+  return start(product_factors_kernel, dim3(1), dim3(1), 0, stream, args);
 }
 
 }  // namespace esm::kernels

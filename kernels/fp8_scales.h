@@ -30,4 +30,14 @@ struct MeasuredScaleArgs {
 };
 cudaError_t launch(const MeasuredScaleArgs& args, cudaStream_t stream);
 
+/// factors = {*a * *b, beta}, for a product of operands in NVFP4: what its sums are multiplied by, of the inverse
+/// scales of both tensors, and what D before it is. Device memory.
+struct ProductFactorsArgs {
+  const float* a = nullptr;
+  const float* b = nullptr;
+  float beta = 0;
+  float* factors = nullptr;  // [2]
+};
+cudaError_t launch(const ProductFactorsArgs& args, cudaStream_t stream);
+
 }  // namespace esm::kernels

@@ -204,12 +204,12 @@ void statistics(KernelBench& x, const Fp8Buffers& fp8, int64_t cols) {
 }
 
 void fake_quantize(KernelBench& x, int64_t cols) {
-  using kernels::FakeFormat;
+  using kernels::GroupFormat;
   const int64_t rows = x.shape.tokens;
   const device::DeviceBuffer amax = x.upload(std::vector<float>{5.0f});
-  for (const FakeFormat format : {FakeFormat::kMx32, FakeFormat::kNv16})
+  for (const GroupFormat format : {GroupFormat::kMx32, GroupFormat::kNv16})
     for (const bool along_rows : {false, true}) {
-      const bool nv = format == FakeFormat::kNv16;
+      const bool nv = format == GroupFormat::kNv16;
       const kernels::FakeQuantizeArgs args{.format = format,
                                            .along_rows = along_rows,
                                            .rows = rows,
@@ -221,6 +221,27 @@ void fake_quantize(KernelBench& x, int64_t cols) {
                         x.shape_text(rows, cols)),
             4 * static_cast<double>(rows * cols), [=](cudaStream_t stream) { return launch(args, stream); });
     }
+}
+
+void quantize_groups(KernelBench& x, const Fp8Buffers& fp8, int64_t cols) {
+  using kernels::GroupFormat;
+  const int64_t rows = x.shape.tokens;
+  const device::DeviceBuffer amax = x.upload(std::vector<float>{5.0f});
+  for (const GroupFormat format : {GroupFormat::kMx32, GroupFormat::kNv16}) {
+    const bool nv = format == GroupFormat::kNv16;
+    const kernels::QuantizeGroupsArgs args{.format = format,
+                                           .rows = rows,
+                                           .cols = cols,
+                                           .from = x.a.get(),
+                                           .amax = nv ? amax.as<float>() : nullptr,
+                                           .to_rows = fp8.rows.as<uint8_t>(),
+                                           .to_transposed = fp8.transposed.as<uint8_t>(),
+                                           .row_scales = x.c.as<uint8_t>(),
+                                           .column_scales = x.d.as<uint8_t>()};
+    x.add(fmt::format("quantize_groups {} {}", nv ? "nv" : "mx", x.shape_text(rows, cols)),
+          (2 + 2 * (nv ? 0.5 + 1.0 / 16 : 1 + 1.0 / 32)) * static_cast<double>(rows * cols),
+          [=](cudaStream_t stream) { return launch(args, stream); });
+  }
 }
 
 void scales(KernelBench& x) {
@@ -262,6 +283,7 @@ void time_fp8_kernels(KernelBench& x) {
     rotary(x, fp8);
     weights(x, fp8);
     fake_quantize(x, 3 * x.shape.hidden);
+    quantize_groups(x, fp8, 3 * x.shape.hidden);
   }
   statistics(x, fp8, 3 * x.shape.hidden);
   scales(x);

@@ -87,6 +87,15 @@ void measured(Random& random, Report& report) {
   report.same("measured scale inverse", device_inverse.download(), inverse);
 }
 
+void product_factors(Report& report) {
+  const DeviceBuffer<float> a(std::vector<float>{0.3f}), b(std::vector<float>{0x1.234p-20f}), factors(2);
+  for (const float beta : {0.0f, 1.0f}) {
+    CHECK_CUDA(launch(kernels::ProductFactorsArgs{.a = a.get(), .b = b.get(), .beta = beta, .factors = factors.get()},
+                      nullptr));
+    report.same(text("product factors, beta %g", beta), factors.download(), {0.3f * 0x1.234p-20f, beta});
+  }
+}
+
 }  // namespace
 
 void fp8_scales_checks(Random& random, Report& report) {
@@ -94,6 +103,7 @@ void fp8_scales_checks(Random& random, Report& report) {
   close_steps(331, 16, 40, random, report);
   close_steps(400, 1024, 6, random, report);
   measured(random, report);
+  product_factors(report);
 }
 
 }  // namespace esm::checks

@@ -167,5 +167,6 @@ void layer_norm_fp8_checks(Random& random, Report& report);
 void fp8_scales_checks(Random& random, Report& report);
 void fp8_counts_checks(Random& random, Report& report);
 void fake_quantize_checks(Random& random, Report& report);
+void quantize_groups_checks(Random& random, Report& report);
 
 }  // namespace esm::checks

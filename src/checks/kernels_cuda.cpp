@@ -26,7 +26,8 @@ constexpr std::array kFamilies{Family{"layer_norm", layer_norm_checks},
                                Family{"rotary_fp8", rotary_fp8_checks},
                                Family{"fp8_scales", fp8_scales_checks},
                                Family{"fp8_counts", fp8_counts_checks},
-                               Family{"fake_quantize", fake_quantize_checks}};
+                               Family{"fake_quantize", fake_quantize_checks},
+                               Family{"quantize_groups", quantize_groups_checks}};
 
 }  // namespace
 

@@ -98,7 +98,7 @@ void emulate(const Context& context, const GemmOperand& x) {
     const at::Tensor& to = along_rows ? x.codes_t : x.codes;
     if (!to.defined()) continue;
     ESM_CUDA(kernels::launch(
-        kernels::FakeQuantizeArgs{.format = nv ? kernels::FakeFormat::kNv16 : kernels::FakeFormat::kMx32,
+        kernels::FakeQuantizeArgs{.format = nv ? kernels::GroupFormat::kNv16 : kernels::GroupFormat::kMx32,
                                   .along_rows = along_rows,
                                   .rows = rows,
                                   .cols = cols,
