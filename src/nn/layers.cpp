@@ -34,7 +34,8 @@ Linear::Linear(const UnitStorage& storage, const std::string& prefix, const Prod
 void Linear::quantize(const Context& context, const std::string& prefix, const Products& products) {
   const precision::Recipe& recipe = precision::find_recipe(products.precision);
   const int64_t out = weight_.size(0), in = weight_.size(1);
-  formats_ = precision::resolve(recipe, out, in, products.tokens, products.capability);
+  formats_ = ops::as_supported(context, precision::resolve(recipe, out, in, products.tokens, products.capability),
+                               {.tokens = products.tokens, .out = out, .in = in});
   if (!formats_.quantized()) return;
   scales_ = products.scales;
   counts_ = products.counts;
@@ -67,10 +68,13 @@ ops::GemmOperand Linear::operand(const precision::Operand& format, int64_t scale
       bytes = buffer.bytes.view(values.scalar_type()).narrow(0, 0, rows * cols).view({rows, cols});
       return;
     }
-    bytes = buffer.bytes.narrow(0, 0, n * k).view({n, k});
-    inverses = format.grouping == Grouping::kTensor
-                   ? x.scale.inverse
-                   : buffer.inverses.narrow(0, 0, precision::layout(format, n, k).scales);
+    const precision::OperandLayout layout = precision::layout(format, n, k);
+    bytes = buffer.bytes.narrow(0, 0, n * layout.code_bytes).view({n, layout.code_bytes});
+    if (format.grouping == Grouping::kTensor)
+      inverses = x.scale.inverse;
+    else
+      inverses =
+          (layout.scales_are_bytes ? buffer.inverses.view(at::kByte) : buffer.inverses).narrow(0, 0, layout.scales);
   };
   if (codes != Codes::kColumns) cut(room.by_rows, rows, cols, x.codes, x.inverses);
   if (codes != Codes::kRows) cut(room.by_columns, cols, rows, x.codes_t, x.inverses_t);
@@ -140,9 +144,11 @@ Linear::Room Linear::room(const precision::Operand& format, int64_t rows, int64_
   if (!format.quantized()) return {};
   if (emulated()) return {.bytes = rows * cols * static_cast<int64_t>(weight_.element_size())};
   if (format.grouping == Grouping::kTensor) return {.bytes = rows * cols};
-  return {
-      .bytes = rows * cols,
-      .inverses = std::max(precision::layout(format, rows, cols).scales, precision::layout(format, cols, rows).scales)};
+  const precision::OperandLayout by_rows = precision::layout(format, rows, cols),
+                                 by_columns = precision::layout(format, cols, rows);
+  const int64_t scales = std::max(by_rows.scales, by_columns.scales);
+  return {.bytes = std::max(rows * by_rows.code_bytes, cols * by_columns.code_bytes),
+          .inverses = by_rows.scales_are_bytes ? (scales + 3) / 4 : scales};
 }
 
 Linear::Room Linear::input_room(int64_t tokens) const { return room(formats_.x, tokens, weight_.size(1)); }

@@ -29,7 +29,7 @@ struct Products {
 /// Room for the codes of one matrix in one order.
 struct CodeBuffer {
   at::Tensor bytes;     // uint8
-  at::Tensor inverses;  // FP32
+  at::Tensor inverses;  // FP32, or as many bytes
 };
 /// In both. Undefined tensors where nothing is quantized.
 struct CodeBuffers {

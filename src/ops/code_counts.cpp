@@ -14,6 +14,10 @@ at::Tensor rows_of(const GemmOperand& x) {
   return x.counted.select(0, 0).to(at::kLong).clamp_max(rows);
 }
 
+int64_t elements_of_row(const GemmOperand& x) {
+  return x.codes.size(1) * (x.in_codes() && x.format.format == precision::Format::kE2M1 ? 2 : 1);
+}
+
 /// Rows of zeros throughout, padding too. (-0 is a code of its own: a row of values that were lost has some.)
 at::Tensor rows_of_zeros(const GemmOperand& x) {
   return x.in_codes() ? x.codes.amax(1).eq(0).sum() : x.codes.ne(0).any(1).logical_not().sum();
@@ -26,6 +30,15 @@ void count_values(const GemmOperand& x, const at::Tensor& counts) {
     counts.select(0, 1).copy_(x.codes.abs().ge(x.scale.inverse.mul(x.scale.greatest)).sum());
   else
     counts.select(0, 1).zero_();
+}
+
+/// Pairs of FP4 codes: +-0 and +-6 in either half.
+void count_pairs(const GemmOperand& x, const at::Tensor& counts) {
+  const auto both_halves = [&](int64_t low) {
+    return x.codes.bitwise_and(0x07).eq(low).sum().add(x.codes.bitwise_and(0x70).eq(low << 4).sum());
+  };
+  counts.select(0, 0).copy_(rows_of(x).mul(elements_of_row(x)).sub(both_halves(0).neg().add(x.codes.numel() * 2)));
+  counts.select(0, 1).copy_(both_halves(7));
 }
 
 }  // namespace
@@ -41,14 +54,17 @@ void CodeCounts::allocate() { counts_ = at::zeros({std::ssize(names_), 3}, optio
 void CodeCounts::count(const GemmOperand& x, int64_t index) const {
   if (!watching_ || index < 0) return;
   const at::Tensor counts = counts_.select(0, index);
-  if (on_cuda(context_, "count codes", {x.codes, counts}) && x.in_codes())
+  const bool by_kernel = on_cuda(context_, "count codes", {x.codes, counts}) && x.in_codes();
+  if (x.in_codes() && x.format.format == precision::Format::kE2M1)
+    count_pairs(x, counts);
+  else if (by_kernel)
     cuda::count_codes(context_, x, counts);
   else
     count_values(x, counts);
   const at::Tensor rows = rows_of(x), padding = rows.neg().add(x.codes.size(0));
-  const at::Tensor empty = rows_of_zeros(x).sub(padding).mul(x.codes.size(1));
+  const at::Tensor empty = rows_of_zeros(x).sub(padding).mul(elements_of_row(x));
   counts.select(0, 0).sub_(empty);
-  counts.select(0, 2).copy_(rows.mul(x.codes.size(1)).sub(empty));
+  counts.select(0, 2).copy_(rows.mul(elements_of_row(x)).sub(empty));
 }
 
 at::Tensor moments(const Context& context, const at::Tensor& x, const at::Tensor& counted) {

@@ -2,7 +2,10 @@
 // without CUDA cuda_halves_none.cpp. They queue kernels on the context's stream and wait for nothing, unless said.
 #pragma once
 #include <span>
+#include <string>
+#include <vector>
 
+#include "device/gemm_desc.h"
 #include "kernels/fp8_scale.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
@@ -20,6 +23,7 @@ namespace esm::ops::cuda {
 void linear(Workspace& ws, const LinearForward& a);
 void linear_dgrad(Workspace& ws, const LinearDgrad& a);
 void linear_wgrad(Workspace& ws, const LinearWgrad& a);
+std::string lacking_product(const Context& context, const std::vector<device::GemmDesc>& products);
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums);
 
 void layer_norm(Workspace& ws, const LayerNormForward& a);

@@ -11,6 +11,7 @@ namespace {
 void linear(Workspace&, const LinearForward&) { no_cuda(); }
 void linear_dgrad(Workspace&, const LinearDgrad&) { no_cuda(); }
 void linear_wgrad(Workspace&, const LinearWgrad&) { no_cuda(); }
+std::string lacking_product(const Context&, const std::vector<device::GemmDesc>&) { no_cuda(); }
 void add_column_sums(Workspace&, const at::Tensor&, const at::Tensor&) { no_cuda(); }
 void layer_norm(Workspace&, const LayerNormForward&) { no_cuda(); }
 void layer_norm_backward(Workspace&, const LayerNormBackward&) { no_cuda(); }

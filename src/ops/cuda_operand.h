@@ -11,6 +11,9 @@ inline DType fp8_type(precision::Format format) {
   return format == precision::Format::kE4M3 ? DType::kF8E4M3 : DType::kF8E5M2;
 }
 
+/// Floats of Workspace::kPartials that a product of NVFP4 asks for: its alpha and beta.
+inline constexpr int64_t kProductFactors = 2;
+
 /// Makes scale and inverse from the amax that has been measured.
 void measured_scale(const Context& context, const TensorScale& scale);
 

@@ -27,11 +27,13 @@ struct GemmOperand {
   precision::Operand format;  // kNone: not quantized
   /// Products read values of codes in the type of `values`: quantized, dequantized.
   bool emulated = false;
-  /// Bytes [rows, cols], groups of one scale along cols; emulated: [rows, cols] like values. Undefined: not wanted.
+  /// Bytes [rows, cols] (of FP4 half as many columns), groups of one scale along cols; emulated: [rows, cols] like
+  /// values. Undefined: not wanted.
   at::Tensor codes;
-  /// Bytes [cols, rows], groups along rows; emulated: [rows, cols]. Undefined: not wanted.
+  /// Bytes [cols, rows] (of FP4 half as many columns), groups along rows; emulated: [rows, cols]. Undefined: not
+  /// wanted.
   at::Tensor codes_t;
-  /// FP32, as precision::layout() has them; of a whole tensor scale.inverse. Not with `emulated`.
+  /// FP32 or bytes, as precision::layout() has them; of a whole tensor scale.inverse. Not with `emulated`.
   at::Tensor inverses, inverses_t;
   TensorScale scale;   // of kTensor and kNv16
   at::Tensor counted;  // [1] int32: rows from there on are padding, with codes of 0; undefined: all rows count

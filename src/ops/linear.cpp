@@ -5,6 +5,7 @@
 #include "device/phase_clock.h"
 #include "ops/cuda_halves.h"
 #include "ops/dispatch.h"
+#include "precision/fp8_operand.h"
 
 namespace esm::ops {
 namespace {
@@ -72,6 +73,14 @@ void expect_linear(Workspace& ws, const LinearSizes& s) {
   ws.expect(Workspace::kOperandA, s.tokens * (s.training ? std::max(s.in, s.out) : s.in));
   ws.expect(Workspace::kOperandB, std::max(s.out * s.in, s.training ? s.tokens * s.in : 0));
   ws.expect(Workspace::kResult, s.tokens * (s.training ? std::max(s.in, s.out) : s.out));
+}
+
+precision::LinearFormats as_supported(const Context& context, const precision::LinearFormats& formats,
+                                      const LinearSizes& s) {
+  if (!context.on_cuda() || context.sketch || formats.path != precision::Path::kHardware || !formats.small_groups())
+    return formats;
+  const std::string lacking = cuda::lacking_product(context, precision::products_of(formats, s.out, s.in, s.tokens));
+  return lacking.empty() ? formats : precision::emulated_instead(formats, lacking);
 }
 
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {

@@ -3,6 +3,7 @@
 // faster than LibTorch's on CPUs without BF16 units.
 #pragma once
 #include "ops/gemm_operand.h"
+#include "precision/linear_formats.h"
 
 namespace esm::ops {
 
@@ -40,6 +41,11 @@ struct LinearSizes {
   bool training = true;
 };
 void expect_linear(Workspace& ws, const LinearSizes& sizes);
+
+/// `formats` as the device of `context` can really multiply them: where cuBLASLt proposes no kernel for one of the
+/// products in MXFP8 or NVFP4, emulated, with the reason. Other formats, and those of a sketch, as they are.
+precision::LinearFormats as_supported(const Context& context, const precision::LinearFormats& formats,
+                                      const LinearSizes& sizes);
 
 /// sums[c] += column sums of x[T, c]; FP32 sums of blocks of fixed size, so equal for any number of threads.
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums);

@@ -1,6 +1,7 @@
 #include "device/cuda_check.h"
 #include "device/cuda_queue.h"
 #include "device/phase_clock.h"
+#include "kernels/fp8_scales.h"
 #include "kernels/reduce.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_operand.h"
@@ -11,8 +12,25 @@ namespace {
 
 device::GemmContext& gemm(Workspace& ws) { return ws.context().cuda->gemm; }
 
-device::GemmContext::Fp8Data rows_of(const GemmOperand& x) { return {raw(x.codes), pointer<float>(x.inverses)}; }
-device::GemmContext::Fp8Data columns_of(const GemmOperand& x) { return {raw(x.codes_t), pointer<float>(x.inverses_t)}; }
+device::GemmContext::Fp8Data rows_of(const GemmOperand& x) { return {raw(x.codes), raw(x.inverses)}; }
+device::GemmContext::Fp8Data columns_of(const GemmOperand& x) { return {raw(x.codes_t), raw(x.inverses_t)}; }
+
+/// Elements of a row of codes.
+int64_t row_elements(const GemmOperand& x, const at::Tensor& codes) {
+  return codes.size(1) * (x.format.format == precision::Format::kE2M1 ? 2 : 1);
+}
+
+/// alpha and beta of a product whose operands have scales of whole tensors above those of groups; else null.
+const float* factors(Workspace& ws, const GemmOperand& a, const GemmOperand& b, bool accumulate) {
+  if (a.format.grouping != precision::Grouping::kNv16) return nullptr;
+  auto* result = static_cast<float*>(ws.scratch(Workspace::kPartials, kProductFactors * sizeof(float)));
+  ESM_CUDA(kernels::launch(kernels::ProductFactorsArgs{.a = pointer<float>(a.scale.inverse),
+                                                       .b = pointer<float>(b.scale.inverse),
+                                                       .beta = accumulate ? 1.0f : 0.0f,
+                                                       .factors = result},
+                           ws.context().stream()));
+  return result;
+}
 
 /// Both in codes, or neither.
 bool in_codes(const GemmOperand& a, const GemmOperand& b) {
@@ -29,7 +47,7 @@ void linear(Workspace& ws, const LinearForward& a) {
   if (in_codes(a.x, a.weight)) {
     const device::Fp8ForwardGemm product{.tokens = a.x.codes.size(0),
                                          .out = a.weight.codes.size(0),
-                                         .in = a.weight.codes.size(1),
+                                         .in = row_elements(a.weight, a.weight.codes),
                                          .weight = precision::fp8_operand(a.weight.format),
                                          .x = precision::fp8_operand(a.x.format),
                                          .fast_accumulation = a.fast_accumulation,
@@ -41,7 +59,8 @@ void linear(Workspace& ws, const LinearForward& a) {
                          .weight = rows_of(a.weight),
                          .bias = raw(a.bias),
                          .residual = raw(a.residual),
-                         .y = raw(a.y)},
+                         .y = raw(a.y),
+                         .factors = factors(ws, a.x, a.weight, a.residual.defined())},
                         ws.context().stream());
   }
   const at::Tensor &x = a.x.by_rows(), &weight = a.weight.by_rows();
@@ -61,13 +80,17 @@ void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
   const device::Phase phase(ws.context(), "GEMM dgrad");
   if (in_codes(a.dy, a.weight)) {
     const device::Fp8DgradGemm product{.tokens = a.dy.codes.size(0),
-                                       .out = a.weight.codes_t.size(1),
+                                       .out = row_elements(a.weight, a.weight.codes_t),
                                        .in = a.weight.codes_t.size(0),
                                        .weight_t = precision::fp8_operand(a.weight.format),
                                        .dy = precision::fp8_operand(a.dy.format),
                                        .fast_accumulation = a.fast_accumulation,
                                        .dx = dtype_of(a.dx)};
-    return gemm(ws).run(product, {.dy = rows_of(a.dy), .weight_t = columns_of(a.weight), .dx = raw(a.dx)},
+    return gemm(ws).run(product,
+                        {.dy = rows_of(a.dy),
+                         .weight_t = columns_of(a.weight),
+                         .dx = raw(a.dx),
+                         .factors = factors(ws, a.dy, a.weight, false)},
                         ws.context().stream());
   }
   const at::Tensor &dy = a.dy.by_rows(), &weight = a.weight.by_columns();
@@ -82,7 +105,7 @@ void linear_dgrad(Workspace& ws, const LinearDgrad& a) {
 void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
   const device::Phase phase(ws.context(), "GEMM wgrad");
   if (in_codes(a.dy, a.x)) {
-    const device::Fp8WgradGemm product{.tokens = a.dy.codes_t.size(1),
+    const device::Fp8WgradGemm product{.tokens = row_elements(a.dy, a.dy.codes_t),
                                        .out = a.dweight.size(0),
                                        .in = a.dweight.size(1),
                                        .x_t = precision::fp8_operand(a.x.format),
@@ -90,7 +113,11 @@ void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
                                        .fast_accumulation = a.fast_accumulation,
                                        .dweight = dtype_of(a.dweight),
                                        .accumulate = a.accumulate};
-    return gemm(ws).run(product, {.dy_t = columns_of(a.dy), .x_t = columns_of(a.x), .dweight = raw(a.dweight)},
+    return gemm(ws).run(product,
+                        {.dy_t = columns_of(a.dy),
+                         .x_t = columns_of(a.x),
+                         .dweight = raw(a.dweight),
+                         .factors = factors(ws, a.dy, a.x, a.accumulate)},
                         ws.context().stream());
   }
   const at::Tensor &dy = a.dy.by_columns(), &x = a.x.by_columns();
@@ -101,6 +128,12 @@ void linear_wgrad(Workspace& ws, const LinearWgrad& a) {
                                         .dweight = dtype_of(a.dweight),
                                         .accumulate = a.accumulate};
   gemm(ws).run(product, {.dy = raw(dy), .x = raw(x), .dweight = raw(a.dweight)}, ws.context().stream());
+}
+
+std::string lacking_product(const Context& context, const std::vector<device::GemmDesc>& products) {
+  for (const device::GemmDesc& product : products)
+    if (!context.cuda->gemm.supported(product)) return "cuBLASLt has no kernel for " + text(product);
+  return "";
 }
 
 void add_column_sums(Workspace& ws, const at::Tensor& x, const at::Tensor& sums) {

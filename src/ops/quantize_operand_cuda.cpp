@@ -3,6 +3,7 @@
 #include "kernels/fake_quantize.h"
 #include "kernels/fp8_scales.h"
 #include "kernels/quantize.h"
+#include "kernels/quantize_groups.h"
 #include "ops/cuda_halves.h"
 #include "ops/cuda_operand.h"
 #include "ops/cuda_tensor.h"
@@ -80,33 +81,61 @@ void by_groups(Workspace& ws, const GemmOperand& x) {
       ws.context().stream()));
 }
 
-/// Formats that no device multiplies here: values as products are to see them.
-void emulate(const Context& context, const GemmOperand& x) {
-  const int64_t rows = x.values.size(0), cols = x.values.size(1);
-  const bool nv = x.format.grouping == Grouping::kNv16;
-  ESM_CHECK(nv || x.format.grouping == Grouping::kMx32, "no kernel emulates {}", precision::describe(x.format));
-  const int32_t* counted = pointer<int32_t>(x.counted);
-  if (nv && x.scale.measure)
+bool small_groups(const GemmOperand& x) {
+  return x.format.grouping == Grouping::kMx32 || x.format.grouping == Grouping::kNv16;
+}
+kernels::GroupFormat group_format(const GemmOperand& x) {
+  return x.format.grouping == Grouping::kNv16 ? kernels::GroupFormat::kNv16 : kernels::GroupFormat::kMx32;
+}
+
+/// Of the whole tensor where the scale of it goes by that; else null.
+const float* measured_amax(const Context& context, const GemmOperand& x) {
+  if (x.format.grouping != Grouping::kNv16) return nullptr;
+  if (x.scale.measure)
     ESM_CUDA(kernels::launch(kernels::AmaxArgs{.dtype = dtype_of(x.values),
-                                               .rows = rows,
-                                               .cols = cols,
+                                               .rows = x.values.size(0),
+                                               .cols = x.values.size(1),
                                                .x = raw(x.values),
-                                               .row_count = counted,
+                                               .row_count = pointer<int32_t>(x.counted),
                                                .amax = pointer<float>(x.scale.amax)},
                              context.stream()));
+  return pointer<float>(x.scale.amax);
+}
+
+void by_small_groups(const Context& context, const GemmOperand& x) {
+  const bool nv = x.format.grouping == Grouping::kNv16;
+  ESM_CUDA(
+      kernels::launch(kernels::QuantizeGroupsArgs{.format = group_format(x),
+                                                  .rows = x.values.size(0),
+                                                  .cols = x.values.size(1),
+                                                  .from = raw(x.values),
+                                                  .row_count = pointer<int32_t>(x.counted),
+                                                  .amax = measured_amax(context, x),
+                                                  .to_rows = pointer<uint8_t>(x.codes),
+                                                  .to_transposed = pointer<uint8_t>(x.codes_t),
+                                                  .row_scales = pointer<uint8_t>(x.inverses),
+                                                  .column_scales = pointer<uint8_t>(x.inverses_t),
+                                                  .tensor_inverse = nv ? pointer<float>(x.scale.inverse) : nullptr},
+                      context.stream()));
+}
+
+/// Formats that the device does not multiply: values as products are to see them.
+void emulate(const Context& context, const GemmOperand& x) {
+  const int64_t rows = x.values.size(0), cols = x.values.size(1);
+  ESM_CHECK(small_groups(x), "no kernel emulates {}", precision::describe(x.format));
+  const float* amax = measured_amax(context, x);
   for (const bool along_rows : {false, true}) {
     const at::Tensor& to = along_rows ? x.codes_t : x.codes;
     if (!to.defined()) continue;
-    ESM_CUDA(kernels::launch(
-        kernels::FakeQuantizeArgs{.format = nv ? kernels::GroupFormat::kNv16 : kernels::GroupFormat::kMx32,
-                                  .along_rows = along_rows,
-                                  .rows = rows,
-                                  .cols = cols,
-                                  .x = raw(x.values),
-                                  .row_count = counted,
-                                  .amax = nv ? pointer<float>(x.scale.amax) : nullptr,
-                                  .y = raw(to)},
-        context.stream()));
+    ESM_CUDA(kernels::launch(kernels::FakeQuantizeArgs{.format = group_format(x),
+                                                       .along_rows = along_rows,
+                                                       .rows = rows,
+                                                       .cols = cols,
+                                                       .x = raw(x.values),
+                                                       .row_count = pointer<int32_t>(x.counted),
+                                                       .amax = amax,
+                                                       .y = raw(to)},
+                             context.stream()));
   }
 }
 
@@ -116,10 +145,12 @@ void quantize_operand(Workspace& ws, const GemmOperand& x) {
   const device::Phase phase(ws.context(), "quantize");
   if (x.emulated) return emulate(ws.context(), x);
   if (x.format.grouping == Grouping::kTensor) return by_tensor(ws.context(), x);
+  if (small_groups(x)) return by_small_groups(ws.context(), x);
   by_groups(ws, x);
 }
 
 int64_t quantize_floats(const QuantizeSizes& s) {
+  if (s.format.grouping == Grouping::kNv16) return kProductFactors;
   return s.format.grouping == Grouping::kOuter ? floats_of(kernels::quantize_outer_workspace(s.rows, s.cols)) : 0;
 }
 

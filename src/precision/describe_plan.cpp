@@ -85,6 +85,12 @@ std::string why_text(const PlannedLinear& linear) {
 std::vector<std::string> describe_plan(std::span<const PlannedLinear> linears) {
   std::vector<std::string> result = lines(linears, formats_text);
   for (std::string& line : lines(linears, why_text)) result.push_back(std::move(line));
+  if (std::any_of(linears.begin(), linears.end(), [](const PlannedLinear& linear) {
+        return linear.formats.path == Path::kHardware && linear.formats.small_groups();
+      }))
+    result.push_back(
+        "MXFP8 and NVFP4 are multiplied by tensor cores, which the authors of this program had no device to try: "
+        "`esmtrain doctor` checks such products");
   return result;
 }
 

@@ -9,7 +9,7 @@ namespace esm::precision {
 
 enum class Path : uint8_t {
   kPlain,     // nothing is quantized
-  kHardware,  // quantized, and multiplied by FP8 tensor cores
+  kHardware,  // quantized, and multiplied in codes by tensor cores
   kEmulated,  // quantized, dequantized, multiplied in a wider type
 };
 
@@ -22,12 +22,18 @@ struct LinearFormats {
 
   const GemmFormats& gemm(GemmRole role) const;
   bool quantized() const { return path != Path::kPlain; }
+  /// MXFP8 or NVFP4.
+  bool small_groups() const { return x.grouping == Grouping::kMx32 || x.grouping == Grouping::kNv16; }
 };
 
 /// y[tokens, out] = x[tokens, in] weight[out, in]^T and its two gradients on a device of compute capability
 /// `capability` (90 for 9.0; 0: the CPU, which emulates every quantized recipe). `tokens` are the rows of the operands,
 /// padding included. On CUDA, sizes that FP8 products or the quantizing kernels cannot take are BF16; MXFP8 and NVFP4
-/// are always emulated; DeviceError, with what to use instead, where the device lacks what an FP8 recipe needs.
+/// are emulated before capability 10.0 and where sizes are no multiples of 32; DeviceError, with what to use instead,
+/// where the device lacks what an FP8 recipe needs.
 LinearFormats resolve(const Recipe& recipe, int64_t out, int64_t in, int64_t tokens, int capability);
+
+/// The same, emulated because of `lacking`: "cuBLASLt has no kernel for it".
+LinearFormats emulated_instead(const LinearFormats& formats, const std::string& lacking);
 
 }  // namespace esm::precision

@@ -24,6 +24,7 @@ constexpr double unit_roundoff(DType type) {
     case DType::kBF16: return 0x1p-9;
     case DType::kF8E4M3: return 0x1p-4;
     case DType::kF8E5M2: return 0x1p-3;
+    case DType::kF4E2M1x2: return 0x1p-2;
     case DType::kI64:
     case DType::kI32:
     case DType::kI16:

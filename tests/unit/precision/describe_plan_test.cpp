@@ -61,7 +61,18 @@ TEST_CASE("what is not as its recipe says has a line with the reason") {
         "(1x32) to BF16, emulated; wgrad E4M3 (1x32) x E4M3 (1x32) to F32, emulated");
   CHECK(emulated[1] == "head: BF16");
   CHECK(emulated[2] ==
-        "layers 1-2: qkv, out, fc1, fc2: mxfp8: emulated by this program: quantized, dequantized, multiplied in BF16");
+        "layers 1-2: qkv, out, fc1, fc2: mxfp8: compute capability 9.0 has no tensor cores for scales of small groups: "
+        "emulated by this program: quantized, dequantized, multiplied in BF16");
+}
+
+TEST_CASE("products of small groups on tensor cores are said to be untried, once") {
+  const std::vector<std::string> hardware = lines({Precision::kMxfp8, Precision::kNvfp4}, 128, 512, 100);
+  REQUIRE(hardware.size() == 4);
+  CHECK(hardware[1] ==
+        "layer 2: qkv, out, fc1, fc2: forward E2M1 (1x16 and tensor) x E2M1 (1x16 and tensor) to BF16; dgrad E2M1 "
+        "(1x16 and tensor) x E2M1 (1x16 and tensor) to BF16; wgrad E2M1 (1x16 and tensor) x E2M1 (1x16 and tensor) to "
+        "F32");
+  CHECK_THAT(hardware[3], ContainsSubstring("MXFP8 and NVFP4 are multiplied by tensor cores, which the authors"));
 }
 
 TEST_CASE("nothing to tell of a model without linear layers") { CHECK(describe_plan({}).empty()); }

@@ -1,6 +1,10 @@
 // What a linear layer really works in, by device and sizes.
 #include "precision/linear_formats.h"
+
+#include <fmt/core.h>
+
 #include "base/error.h"
+#include "precision/fp8_operand.h"
 #include "support/catch.h"
 
 namespace esm::test {
@@ -65,7 +69,7 @@ TEST_CASE("the CPU emulates every quantized recipe, whatever the sizes") {
   }
 }
 
-TEST_CASE("Hopper multiplies the FP8 recipes itself, and MXFP8 and NVFP4 are emulated everywhere") {
+TEST_CASE("Hopper multiplies the FP8 recipes itself, and emulates MXFP8 and NVFP4") {
   for (const Precision precision : kFp8) {
     const LinearFormats formats = resolved(precision, 5120, 1280, 65536, kHopper);
     CHECK(formats.path == Path::kHardware);
@@ -74,12 +78,60 @@ TEST_CASE("Hopper multiplies the FP8 recipes itself, and MXFP8 and NVFP4 are emu
     check_formats(formats, find_recipe(precision));
   }
   for (const Precision precision : kSmallGroups)
-    for (const int capability : {80, kHopper, 100}) {
+    for (const int capability : {80, kHopper}) {
       const LinearFormats formats = resolved(precision, 5120, 1280, 65536, capability);
       CHECK(formats.path == Path::kEmulated);
-      CHECK(formats.why == "emulated by this program: quantized, dequantized, multiplied in BF16");
+      CHECK(formats.why ==
+            fmt::format("compute capability {}.0 has no tensor cores for scales of small groups: emulated by this "
+                        "program: quantized, dequantized, multiplied in BF16",
+                        capability / 10));
       check_formats(formats, find_recipe(precision));
     }
+}
+
+TEST_CASE("Blackwell multiplies MXFP8 and NVFP4 itself, but for sizes that are no multiples of 32") {
+  for (const Precision precision : kSmallGroups)
+    for (const int capability : {100, 103, 120}) {
+      const LinearFormats formats = resolved(precision, 5120, 1280, 65536, capability);
+      CHECK(formats.path == Path::kHardware);
+      CHECK(formats.why.empty());
+      check_formats(formats, find_recipe(precision));
+      const LinearFormats odd = resolved(precision, 1280, 48, 8192, capability);
+      CHECK(odd.path == Path::kEmulated);
+      CHECK(odd.why ==
+            "in = 48 is no multiple of 32: emulated by this program: quantized, dequantized, multiplied in "
+            "BF16");
+      check_bf16(resolved(precision, 1280, 40, 8192, capability), "in = 40 is no multiple of 16: BF16");
+    }
+}
+
+TEST_CASE("what a layer asks of cuBLASLt") {
+  const std::vector<device::GemmDesc> mx = products_of(resolved(Precision::kMxfp8, 96, 64, 128, 100), 96, 64, 128);
+  const std::vector<std::string> texts = {
+      "m=96 n=128 k=64 lda=64 ldb=64 ldd=96 op=TN in=F8_E4M3/F8_E4M3 out=BF16 epilogue=bias beta=0",
+      "m=96 n=128 k=64 lda=64 ldb=64 ldd=96 op=TN in=F8_E4M3/F8_E4M3 out=BF16 epilogue=bias beta=1",
+      "m=64 n=128 k=96 lda=96 ldb=96 ldd=64 op=TN in=F8_E4M3/F8_E4M3 out=BF16 epilogue=none beta=0",
+      "m=64 n=96 k=128 lda=128 ldb=128 ldd=64 op=TN in=F8_E4M3/F8_E4M3 out=F32 epilogue=none beta=0",
+      "m=64 n=96 k=128 lda=128 ldb=128 ldd=64 op=TN in=F8_E4M3/F8_E4M3 out=F32 epilogue=none beta=1"};
+  REQUIRE(mx.size() == texts.size());
+  for (size_t i = 0; i < mx.size(); ++i) CHECK(text(mx[i]) == texts[i] + " align=16 scale=mx32/mx32 sums=split");
+  for (const Precision precision : {Precision::kFp8Delayed, Precision::kFp8Block, Precision::kMxfp8, Precision::kNvfp4})
+    for (const device::GemmDesc& product :
+         products_of(resolved(precision, 256, 128, 384, precision == Precision::kFp8Block ? 90 : 100), 256, 128, 384)) {
+      CHECK_NOTHROW(device::check(product));
+      CHECK((product.a == DType::kF4E2M1x2) == (precision == Precision::kNvfp4));
+      CHECK(product.device_factors == (precision == Precision::kNvfp4));
+    }
+}
+
+TEST_CASE("formats that the device turns out to lack are emulated, with the reason") {
+  const LinearFormats formats = resolved(Precision::kNvfp4, 1280, 1280, 8192, 120);
+  const LinearFormats instead = emulated_instead(formats, "cuBLASLt has no kernel for it");
+  CHECK(instead.path == Path::kEmulated);
+  CHECK(instead.why ==
+        "cuBLASLt has no kernel for it: emulated by this program: quantized, dequantized, multiplied in "
+        "BF16");
+  check_formats(instead, find_recipe(Precision::kNvfp4));
 }
 
 TEST_CASE("one scale a tensor needs 8.9, the other FP8 recipes 9.0 exactly, and the error says what to use") {

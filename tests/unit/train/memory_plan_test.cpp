@@ -125,6 +125,34 @@ TEST_CASE("recompute keeps what nn/recompute.h says") {
   CHECK(bytes(nn::Recompute::kFull) == none);
 }
 
+TEST_CASE("weights of MXFP8 and NVFP4 take codes and scales where the device multiplies them, else BF16 twice") {
+  train::RunConfig config = published(k8M, 1024);
+  const auto weights = [&](precision::Precision precision, const train::PlanPlace& place) {
+    config.precision = precision;
+    for (const ops::MemoryPart& part : train::plan_memory(config, place).parts)
+      if (part.name == "codes of weights") return part.bytes;
+    return int64_t{0};
+  };
+  const train::PlanPlace b200 = train::usual_cards()[3];
+  // Of a layer: qkv 3, out 1, fc1 4, fc2 4 times D x D, in both orders. Rows of scales are padded to 128.
+  const auto scales = [&](int64_t width) {
+    int64_t bytes = 0;
+    for (const auto& [out, in] : {std::pair<int64_t, int64_t>{960, 320}, {320, 320}, {1280, 320}, {320, 1280}})
+      for (const auto& [rows, k] : {std::pair{out, in}, {in, out}})
+        bytes += (rows + 127) / 128 * 128 * ((k / width + 3) / 4 * 4);
+    return 6 * bytes;
+  };
+  const int64_t elements = int64_t{6} * 2 * 12 * 320 * 320;
+  for (const auto precision : {precision::Precision::kMxfp8, precision::Precision::kNvfp4})
+    CHECK(weights(precision, h200()) == 2 * elements);
+  // Both orders have room for the larger scales.
+  const int64_t mx = weights(precision::Precision::kMxfp8, b200), nv = weights(precision::Precision::kNvfp4, b200);
+  CHECK(mx >= elements + scales(32));
+  CHECK(mx < elements + scales(32) * 5 / 4);
+  CHECK(nv >= elements / 2 + scales(16));
+  CHECK(nv < elements / 2 + scales(16) * 5 / 4);
+}
+
 TEST_CASE("the largest number of tokens fits, and no more does") {
   train::RunConfig config = published(k650M, 1024);
   const Use use = GENERATE(Use::kTraining, Use::kEvaluation);
