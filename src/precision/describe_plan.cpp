@@ -89,8 +89,7 @@ std::vector<std::string> describe_plan(std::span<const PlannedLinear> linears) {
         return linear.formats.path == Path::kHardware && linear.formats.small_groups();
       }))
     result.push_back(
-        "MXFP8 and NVFP4 are multiplied by tensor cores, which the authors of this program had no device to try: "
-        "`esmtrain doctor` checks such products");
+        "MXFP8 and NVFP4 on tensor cores: not run by us, who had no such device; `esmtrain doctor` checks them here");
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/fp8_scale.h"
 #include "ops/linear.h"
 #include "parity_gpu/device.h"
+#include "support/batches.h"
 #include "support/compare.h"
 #include "support/models.h"
 #include "support/random_tensor.h"
@@ -107,7 +108,7 @@ TEST_CASE("small groups: products in codes are those of the emulation, or an err
     struct Results {
       at::Tensor y = at::zeros({kTokens, kOut}, ops::options(gpu(), at::kBFloat16));
       at::Tensor dx = at::zeros({kTokens, kIn}, ops::options(gpu(), at::kBFloat16));
-      at::Tensor dw = at::ones({kOut, kIn}, ops::options(gpu(), at::kFloat));
+      at::Tensor dw = at::full({kOut, kIn}, 1.0, ops::options(gpu(), at::kFloat));
     } want, got;
     const auto run = [&](const auto& make, const Results& to) {
       const ops::GemmOperand ox = make(ws, x, recipe.forward.a, kTokens), ow = make(ws, w, recipe.forward.b, kOut),
@@ -138,7 +139,8 @@ TEST_CASE("small groups: a model for which cuBLASLt has no kernels is emulated, 
   pretended.compute_capability = device::kLeastMxCapability;
   for (const Precision precision : {Precision::kMxfp8, Precision::kNvfp4}) {
     const data::Batch batch = some_batch();
-    const models::ModelOptions options{.precision = precision, .tokens_per_batch = batch.budget()};
+    const models::ModelOptions options{
+        .precision = precision, .tokens_per_batch = batch.budget(), .attention = ops::AttentionKind::kSimple};
     models::Esm2 here = random_model(gpu(), small_config(2, 4, 64), options),
                  fallen = random_model(pretended, small_config(2, 4, 64), options);
     for (const precision::PlannedLinear& linear : fallen.products()) {
