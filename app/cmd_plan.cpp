@@ -21,6 +21,11 @@ std::string_view recompute_name(const train::RunConfig& config) {
   return kRecomputeNames[static_cast<size_t>(config.train.recompute)];
 }
 
+std::string recompute_text(const train::RunConfig& config) {
+  const int64_t layers = config.train.recompute_layers;
+  return std::string(recompute_name(config)) + (layers > 0 ? fmt::format(" for the first {} layers", layers) : "");
+}
+
 std::string tokens_text(int64_t tokens) {
   if (tokens == 0) return "none";
   return (tokens >= train::kMostTokens ? "at least " : "") + with_thousands(tokens);
@@ -31,14 +36,15 @@ void print_text(const train::RunConfig& config, const train::Plan& plan) {
   line("model", fmt::format("{} parameters, {} layers x {}, {} heads", with_thousands(plan.memory.parameters),
                             config.model.layers, config.model.hidden, config.model.heads));
   line("micro-batch", fmt::format("{} tokens, {}, recompute {}", with_thousands(config.data.tokens_per_batch),
-                                  precision::find_recipe(config.precision).name, recompute_name(config)));
+                                  precision::find_recipe(config.precision).name, recompute_text(config)));
   line("FLOP a token",
        fmt::format("{:.4g}{} (effective length {:.0f})", plan.flops_per_token,
                    plan.recompute_flops > 0 ? fmt::format(", recompute {:.4g} more", plan.recompute_flops) : "",
                    plan.effective_seqlen));
-  line("checkpoint", fmt::format("{}; {} on disk for checkpoint.keep_last: {} and the one being written",
-                                 human_bytes(plan.memory.checkpoint_bytes), human_bytes(plan.disk_bytes),
-                                 config.checkpoint.keep_last));
+  line("checkpoint",
+       fmt::format("{}; {} on disk for checkpoint.keep_last: {} and the one being written{}",
+                   human_bytes(plan.memory.checkpoint_bytes), human_bytes(plan.disk_bytes), config.checkpoint.keep_last,
+                   config.checkpoint.async ? "; as much host memory for the copy that is written" : ""));
   line("peak memory",
        fmt::format("{} of {}: {} {}", human_bytes(plan.memory.peak_bytes()), human_bytes(plan.place.memory_bytes),
                    plan.fits() ? "fits into" : "does not fit into", plan.place.name));
@@ -66,6 +72,7 @@ void print_json(const train::RunConfig& config, const train::Plan& plan) {
   json.field("parameters", plan.memory.parameters);
   json.field("precision", precision::find_recipe(config.precision).name);
   json.field("tokens_per_batch", config.data.tokens_per_batch).field("recompute", recompute_name(config));
+  json.field("recompute_layers", config.train.recompute_layers);
   json.field("effective_length", plan.effective_seqlen).field("flops_per_token", plan.flops_per_token);
   json.field("recompute_flops_per_token", plan.recompute_flops);
   json.field("checkpoint_bytes", plan.memory.checkpoint_bytes).field("disk_bytes", plan.disk_bytes);

@@ -55,6 +55,11 @@ TEST_CASE("plan as JSON adds up, and recompute makes room") {
   CHECK(full["step_bytes"].get<int64_t>() * 2 < sum);
   CHECK(full["recompute_flops_per_token"] > 0);
   CHECK(full["largest_tokens_per_batch"] == json["largest_tokens_per_batch"]);
+  const std::vector<std::string> some{"configs/esm2_650m.yaml",   "--card-gib", "80", "--train.recompute", "selective",
+                                      "--train.recompute_layers", "17"};
+  CHECK(plan_json(some)["recompute_layers"] == 17);
+  CHECK_THAT(plan(some).out, ContainsSubstring("recompute selective for the first 17 layers") &&
+                                 ContainsSubstring("as much host memory for the copy"));
 }
 
 TEST_CASE("plan for the CPU, for a model without data, for one that comes from elsewhere") {
