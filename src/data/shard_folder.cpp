@@ -11,6 +11,8 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -33,6 +35,16 @@ std::string without_slashes(std::string path) {
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+// Also of one that is dead but whose parent has not asked for it yet (which in containers may never happen).
+bool is_gone(pid_t process) {
+  if (::kill(process, 0) != 0) return errno == ESRCH;
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  const std::string stat(std::istreambuf_iterator<char>(file), {});  // "7 (name) Z ..."
+  const size_t name_end = stat.rfind(')');
+  return name_end != std::string::npos && name_end + 2 < stat.size() &&
+         (stat[name_end + 2] == 'Z' || stat[name_end + 2] == 'X');
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -133,7 +145,7 @@ void FolderInProgress::look_for_leftovers(const std::vector<std::string>& names,
     pid_t process = 0;
     const char* const digits = name.data() + prefix.size();
     if (std::from_chars(digits, name.data() + name.size(), process).ec != std::errc{} || process <= 0) continue;
-    if (::kill(process, 0) == 0 || errno != ESRCH) continue;
+    if (!is_gone(process)) continue;
     const std::string leftover = (fs::path(parent_of(target_)) / name).string();
     // An empty folder is replaced by rename; of two processes that want the same leftover one gets it.
     if (!goes_on_ && wanted(leftover) && ::rename(leftover.c_str(), path_.c_str()) == 0) {
