@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/narrow.h"
-#include "models/batch_pieces.h"
 #include "models/batch_stage.h"
 #include "nn/encoder_layer.h"
 #include "nn/lm_head.h"
@@ -18,10 +17,6 @@
 
 namespace esm::models {
 namespace {
-
-/// Of a batch on the CPU, for each thread: the widest activation of a small model is then as large as a core's second
-/// cache. Smaller pieces would mean more waiting of threads for each other.
-constexpr int64_t kPieceTokens = 1024;
 
 at::ScalarType activation_type(precision::Precision precision) {
   return precision::find_recipe(precision).compute == DType::kF32 ? at::kFloat : at::kBFloat16;
@@ -163,25 +158,6 @@ struct Esm2::Impl {
   void encode(const ops::Pack& pack) {
     encode(pack, [](int64_t, const nn::EncoderLayerSaved&) {});
   }
-
-  /// Whether a batch is worked on in pieces, each through the whole model: on the CPU, so that activations stay in its
-  /// caches. Not where something is measured over all tokens of a micro-batch.
-  bool by_pieces() const {
-    return !ws.context().on_cuda() && options.precision == precision::Precision::kFp32 && !counts.watching();
-  }
-  /// body(piece, its first row in the batch) for each piece, or for the batch itself.
-  template <class Body>
-  void for_each_piece(const data::Batch& batch, const Body& body) {
-    const int64_t tokens = kPieceTokens * ws.context().threads;
-    if (!by_pieces() || batch.budget() <= tokens) return body(batch, 0);
-    int64_t row = 0;
-    for (const data::Batch& piece : in_pieces(batch, tokens)) {
-      body(piece, row);
-      row += piece.budget();
-    }
-  }
-  void accumulate(const data::Batch& batch);
-  Outputs forward_whole(const data::Batch& batch, Want want);
 
   /// Units whose matrices get their gradients from one product each.
   bool replaces(const nn::UnitStorage& unit) const { return &unit != units.front() && &unit != units.back(); }
@@ -335,28 +311,26 @@ void Esm2::set_contact_head(ContactHead head) {
   impl_->contact_head = std::move(head);
 }
 
-void Esm2::Impl::accumulate(const data::Batch& batch) {
-  if (batch.n_scored() == 0) {
-    if (fresh)
-      for (nn::UnitStorage* unit : units) unit->zero_grad();
-    fresh = false;
-    return;
-  }
-  const StagedBatch staged = stage->stage(batch);
-  if (replay_generation != ws.generation()) replay.clear();
-  replay_generation = ws.generation();
-  ops::Replay::Key key = staged.shape();
-  for (const bool flag : {fresh, weights_changed, scales.measuring(), counts.watching()}) key.push_back(flag ? 1 : 0);
-  replay.run(key, [&] { forward_backward(staged, fresh ? nn::WeightGradient::kReplace : nn::WeightGradient::kAdd); });
-  fresh = false;
-  weights_changed = false;
-  accumulated = true;
-  counted = staged.pack.counted;
-}
-
 void Esm2::accumulate(const data::Batch& batch) {
   ESM_CHECK(impl_->options.training, "this model was made without gradients");
-  impl_->for_each_piece(batch, [&](const data::Batch& piece, int64_t) { impl_->accumulate(piece); });
+  Impl& m = *impl_;
+  if (batch.n_scored() == 0) {
+    if (m.fresh) zero_grad();
+    m.fresh = false;
+    return;
+  }
+  const StagedBatch staged = m.stage->stage(batch);
+  if (m.replay_generation != m.ws.generation()) m.replay.clear();
+  m.replay_generation = m.ws.generation();
+  ops::Replay::Key key = staged.shape();
+  for (const bool flag : {m.fresh, m.weights_changed, m.scales.measuring(), m.counts.watching()})
+    key.push_back(flag ? 1 : 0);
+  m.replay.run(key,
+               [&] { m.forward_backward(staged, m.fresh ? nn::WeightGradient::kReplace : nn::WeightGradient::kAdd); });
+  m.fresh = false;
+  m.weights_changed = false;
+  m.accumulated = true;
+  m.counted = staged.pack.counted;
 }
 
 ops::Scales* Esm2::scales() { return impl_->scales.size() > 0 ? &impl_->scales : nullptr; }
@@ -407,59 +381,40 @@ void Esm2::begin_step() {
 LossSums Esm2::evaluate(const data::Batch& batch) {
   if (batch.n_scored() == 0) return {};
   Impl& m = *impl_;
-  const at::Tensor own = ops::make_loss_sums(m.ws.context());
+  const auto [pack, scored] = m.stage->stage(batch);
   m.begin_evaluation();
-  m.for_each_piece(batch, [&](const data::Batch& piece, int64_t) {
-    if (piece.n_scored() == 0) return;
-    const auto [pack, scored] = m.stage->stage(piece);
-    m.encode(pack);
-    m.head->loss(m.ws, m.x(m.config.layers, pack.tokens), scored, own);
-  });
+  m.encode(pack);
+  const at::Tensor own = ops::make_loss_sums(m.ws.context());
+  m.head->loss(m.ws, m.x(m.config.layers, pack.tokens), scored, own);
   const ops::LossSums sums = ops::read_loss_sums(own);
   return {.loss_sum = sums.loss, .n_scored = sums.scored, .n_correct = sums.correct};
-}
-
-Outputs Esm2::Impl::forward_whole(const data::Batch& batch, Want want) {
-  const ops::Pack pack = stage->stage(batch).pack;
-  Outputs out;
-  std::optional<ContactMaps> contacts;
-  if (want.contacts) contacts.emplace(batch, *contact_head, config.heads);
-  encode(pack, [&](int64_t layer, const nn::EncoderLayerSaved& saved) {
-    if (want.hidden_states) out.hidden_TD.push_back(to_float(ws.context(), saved.x_TD));
-    if (contacts) contacts->add_layer(layer, saved.qkv_T3D);
-  });
-  const at::Tensor last = x(config.layers, pack.tokens);
-  if (want.hidden_states || want.embeddings) {
-    const at::Tensor y = at::empty(last.sizes(), last.options());
-    head->final_norm(ws, last, y);
-    out.embeddings_TD = y.scalar_type() == at::kFloat ? y : to_float(ws.context(), y);
-    if (want.hidden_states) out.hidden_TD.push_back(out.embeddings_TD);
-  }
-  if (want.logits) {
-    out.logits_TV = at::empty({pack.tokens, kVocabSize}, ops::options(ws.context(), at::kFloat));
-    head->logits(ws, last, out.logits_TV);
-  }
-  if (contacts) out.contacts = contacts->probabilities();
-  return out;
 }
 
 Outputs Esm2::forward(const data::Batch& batch, Want want) {
   Impl& m = *impl_;
   if (want.contacts && !m.contact_head)
     fail<ConfigError>("contacts need a contact head, which comes with an imported checkpoint; this model has none");
+  const ops::Pack pack = m.stage->stage(batch).pack;
   m.begin_evaluation();
-  if (want.hidden_states || want.contacts || !m.by_pieces()) return m.forward_whole(batch, want);
   Outputs out;
-  const at::TensorOptions floats = ops::options(m.ws.context(), at::kFloat);
-  if (want.embeddings) out.embeddings_TD = at::empty({batch.budget(), m.config.hidden}, floats);
-  if (want.logits) out.logits_TV = at::empty({batch.budget(), kVocabSize}, floats);
-  m.for_each_piece(batch, [&](const data::Batch& piece, int64_t row) {
-    const ops::Pack pack = m.stage->stage(piece).pack;
-    m.encode(pack);
-    const at::Tensor last = m.x(m.config.layers, pack.tokens);
-    if (want.embeddings) m.head->final_norm(m.ws, last, out.embeddings_TD.narrow(0, row, pack.tokens));
-    if (want.logits) m.head->logits(m.ws, last, out.logits_TV.narrow(0, row, pack.tokens));
+  std::optional<ContactMaps> contacts;
+  if (want.contacts) contacts.emplace(batch, *m.contact_head, m.config.heads);
+  m.encode(pack, [&](int64_t layer, const nn::EncoderLayerSaved& saved) {
+    if (want.hidden_states) out.hidden_TD.push_back(to_float(m.ws.context(), saved.x_TD));
+    if (contacts) contacts->add_layer(layer, saved.qkv_T3D);
   });
+  const at::Tensor last = m.x(m.config.layers, pack.tokens);
+  if (want.hidden_states || want.embeddings) {
+    const at::Tensor y = at::empty(last.sizes(), last.options());
+    m.head->final_norm(m.ws, last, y);
+    out.embeddings_TD = y.scalar_type() == at::kFloat ? y : to_float(m.ws.context(), y);
+    if (want.hidden_states) out.hidden_TD.push_back(out.embeddings_TD);
+  }
+  if (want.logits) {
+    out.logits_TV = at::empty({pack.tokens, kVocabSize}, ops::options(m.ws.context(), at::kFloat));
+    m.head->logits(m.ws, last, out.logits_TV);
+  }
+  if (contacts) out.contacts = contacts->probabilities();
   return out;
 }
 
