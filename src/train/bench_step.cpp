@@ -99,7 +99,6 @@ void complete(BenchSpeed& speed, const Context& context, const BenchBatches& bat
 }
 
 BenchStepResult measure(RunConfig config, const BenchStepOptions& options) {
-  BenchBatches batches(config, options.batches);
   const Context context = open_bench_device(config, options);
   const KernelChoice kernels = choose_kernels(context, config, options.kernel_cache, {});
   const auto model = build_model(context, config, kernels, /*training=*/true, {});
@@ -107,6 +106,7 @@ BenchStepResult measure(RunConfig config, const BenchStepOptions& options) {
   Optimizer optimizer(context, model->units(), config.optimizer, {.seed = kSeed, .graphs = config.cuda_graph});
   StepQueue queue(context, optimizer);
   const auto comm = dist::make_single_comm();
+  BenchBatches batches(config, options.batches);
   const StepParts parts{*model, [&](data::Batch& batch) { batches.next(batch); }, optimizer, queue, *comm, config};
 
   BenchStepResult result;
