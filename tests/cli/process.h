@@ -69,6 +69,11 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void send(int signal) const { ::kill(pid_, signal); }
+  /// SIGSTOP; returns when all its threads stand still, or it has ended.
+  void pause() {
+    send(SIGSTOP);
+    if (running() && ::waitpid(pid_, &status_, WUNTRACED) == pid_) ended_ = !WIFSTOPPED(status_);
+  }
 
   bool running() {
     if (!ended_) ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;

@@ -126,7 +126,7 @@ TEST_CASE("the folder of checkpoints goes away or is replaced by a file while tr
                                        "--checkpoint.keep_last=99", "--run.log_every_steps=50"};
   Process process(train_command(tiny_config(scratch.path()), flags), in_repository());
   const auto while_stopped = [&](const std::function<void()>& change) {
-    process.send(SIGSTOP);
+    process.pause();
     change();
     process.send(SIGCONT);
   };
@@ -160,7 +160,7 @@ TEST_CASE("the run folder goes away, or a file takes its place, while training g
                                "--run.log_every_steps=50"});
     Process process(train_command(tiny_config(scratch.path()), flags), in_repository());
     REQUIRE(process.wait_for("step-000000008 (", 60));
-    process.send(SIGSTOP);
+    process.pause();
     change(scratch.path() + "/run");
     process.send(SIGCONT);
     return process.wait();
@@ -186,8 +186,9 @@ TEST_CASE("the run folder goes away, or a file takes its place, while training g
       });
   INFO(stopped.all());
   CHECK(stopped.exit_code == 6);
-  CHECK(count(stopped.err, "Not a directory") == 1);
-  CHECK(count(stopped.err, "esmtrain: error: the checkpoint of step ") == 1);
+  // Warnings of the save before may come as well: it may not be done with removing old checkpoints.
+  CHECK(count(stopped.err, "error: ") == 1);
+  CHECK_THAT(line_with(stopped.err, "esmtrain: error: the checkpoint of step "), ContainsSubstring("Not a directory"));
   fs::remove(replaced.path() + "/run");
   fs::rename(replaced.path() + "/aside", replaced.path() + "/run");
   const Finished resumed =
