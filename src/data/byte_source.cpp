@@ -6,8 +6,10 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <string_view>
 #include <vector>
@@ -19,7 +21,15 @@ namespace {
 
 constexpr size_t kInputBuffer = 256 << 10;
 constexpr std::string_view kZstdMagic("\x28\xB5\x2F\xFD", 4);
-constexpr int kZstdWindowLog = 31;
+constexpr int kZstdWindowLog = 31, kZstdUsualWindowLog = 27;
+
+/// The largest window that a file of `bytes` may ask for (0: a stream, of any size). Its first bytes may claim any, and
+/// memory for it is taken at once; no file packed 64 to 1 needs more than this.
+int zstd_window_log(int64_t bytes) {
+  if (bytes == 0) return kZstdWindowLog;
+  return std::clamp(static_cast<int>(std::bit_width(static_cast<uint64_t>(bytes))) + 6, kZstdUsualWindowLog,
+                    kZstdWindowLog);
+}
 constexpr int kPollMs = 200;
 
 struct Magic {
@@ -143,6 +153,11 @@ struct ByteSource::State {
       if (!more && !in_member) break;
       const size_t result = ZSTD_decompressStream(zstd, &unpacked, &packed);  // also gives out what it still holds
       begin += packed.pos;
+      if (ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
+        fail<DataError>(
+            "{}: the zstd file asks for a window of more memory than a file of {} bytes needs: it is damaged, or was "
+            "packed from a pipe with --long; pack it again without",
+            path, size);
       if (ZSTD_isError(result) != 0) damaged("zstd", ZSTD_getErrorName(result));
       in_member = result != 0;
       if (!more && in_member && unpacked.pos == before) cut("zstd");
@@ -199,9 +214,9 @@ ByteSource::ByteSource(const std::string& path, SourceHooks hooks) : state_(std:
     s.packing = State::Packing::kGzip;
   } else if (head.starts_with(kZstdMagic)) {
     s.zstd = ZSTD_createDCtx();
-    ESM_CHECK(
-        s.zstd != nullptr && ZSTD_isError(ZSTD_DCtx_setParameter(s.zstd, ZSTD_d_windowLogMax, kZstdWindowLog)) == 0,
-        "zstd does not start");
+    ESM_CHECK(s.zstd != nullptr &&
+                  ZSTD_isError(ZSTD_DCtx_setParameter(s.zstd, ZSTD_d_windowLogMax, zstd_window_log(s.size))) == 0,
+              "zstd does not start");
     s.packing = State::Packing::kZstd;
   }
 }

@@ -29,7 +29,8 @@ struct SourceHooks {
 };
 
 /// Reads a file from beginning to end. gzip and zstd are recognised by their first bytes, whatever the name; all
-/// members or frames of a concatenated (or bgzip) file are read. Windows of zstd up to 2 GiB (--long=31) are taken.
+/// members or frames of a concatenated (or bgzip) file are read. Windows of zstd up to
+/// 128 MiB are taken, larger ones (up to 2 GiB, --long=31) from streams and from files of at least 1/64 of their size.
 class ByteSource {
  public:
   /// Throws DataError naming the path: missing, a folder, unreadable, or packed in a way that is not read.

@@ -170,6 +170,16 @@ TEST_CASE("all frames of a zstd file are read; one that is cut or changed is ref
                     ContainsSubstring("t.zst") && ContainsSubstring("damaged"));
 }
 
+TEST_CASE("the first bytes of a small zstd file do not get it gigabytes of memory") {
+  Folder folder;
+  const auto with_window = [&](int log) {  // a frame header, and nothing in it
+    return folder.write("w.zst", std::string("\x28\xB5\x2F\xFD\0", 5) + static_cast<char>((log - 10) << 3));
+  };
+  for (const int log : {28, 30, 31})
+    CHECK_THROWS_WITH(read(with_window(log)), ContainsSubstring("w.zst") && ContainsSubstring("asks for a window"));
+  CHECK_THROWS_WITH(read(with_window(27)), ContainsSubstring("cut ("));
+}
+
 TEST_CASE("what is no FASTA is refused with path and line") {
   Folder folder;
   CHECK_THROWS_WITH(read(folder.write("t.fasta", "\n\nMKV\n>a\nMK")),
