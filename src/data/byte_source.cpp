@@ -153,7 +153,7 @@ struct ByteSource::State {
       if (!more && !in_member) break;
       const size_t result = ZSTD_decompressStream(zstd, &unpacked, &packed);  // also gives out what it still holds
       begin += packed.pos;
-      if (ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
+      if (size > 0 && ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
         fail<DataError>(
             "{}: the zstd file asks for a window of more memory than a file of {} bytes needs: it is damaged, or was "
             "packed from a pipe with --long; pack it again without",
