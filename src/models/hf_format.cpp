@@ -29,41 +29,28 @@ constexpr char kQuantizedLayers[] = R"({
 ForeignLayout hf_layout(const Esm2Config& config) {
   const int64_t h = config.hidden, f = config.ffn_size();
   ForeignLayout layout{.format = "Hugging Face", .tensors = {}};
-  const auto add = [&](const std::string& name, std::vector<int64_t> shape, const std::string& native,
-                       RowMap rows = {}) {
-    layout.tensors.push_back({.name = name, .shape = std::move(shape), .native = native, .rows = rows});
-  };
-  const auto add_norm = [&](const std::string& name, const std::string& native) {
-    add(name + ".weight", {h}, native + ".weight");
-    add(name + ".bias", {h}, native + ".bias");
-  };
-  const auto add_linear = [&](const std::string& name, int64_t out, int64_t in, const std::string& native,
-                              RowMap rows = {}) {
-    add(name + ".weight", {out, in}, native + ".weight", rows);
-    add(name + ".bias", {out}, native + ".bias", rows);
-  };
-  add("esm.embeddings.word_embeddings.weight", {kVocabSize, h}, "embedding.weight");
+  layout.add("esm.embeddings.word_embeddings.weight", {kVocabSize, h}, "embedding.weight");
   for (int64_t n = 0; n < config.layers; ++n) {
     const std::string hf = fmt::format("esm.encoder.layer.{}.", n), native = fmt::format("layers.{}.", n);
-    add_norm(hf + "attention.LayerNorm", native + "attention_norm");
+    layout.add_norm(hf + "attention.LayerNorm", h, native + "attention_norm");
     constexpr std::array kParts{"query", "key", "value"};
     for (int64_t part = 0; part < 3; ++part)
-      add_linear(hf + "attention.self." + kParts[static_cast<size_t>(part)], h, h, native + "attention.qkv",
-                 {.kind = RowMap::Kind::kSlice, .offset = part * h});
-    add_linear(hf + "attention.output.dense", h, h, native + "attention.out");
-    add_norm(hf + "LayerNorm", native + "ffn_norm");
-    add_linear(hf + "intermediate.dense", f, h, native + "ffn.fc1");
-    add_linear(hf + "output.dense", h, f, native + "ffn.fc2");
+      layout.add_linear(hf + "attention.self." + kParts[static_cast<size_t>(part)], h, h, native + "attention.qkv",
+                        {.kind = RowMap::Kind::kSlice, .offset = part * h});
+    layout.add_linear(hf + "attention.output.dense", h, h, native + "attention.out");
+    layout.add_norm(hf + "LayerNorm", h, native + "ffn_norm");
+    layout.add_linear(hf + "intermediate.dense", f, h, native + "ffn.fc1");
+    layout.add_linear(hf + "output.dense", h, f, native + "ffn.fc2");
   }
-  add_norm("esm.encoder.emb_layer_norm_after", "final_norm");
-  add_linear("lm_head.dense", h, h, "head.dense");
-  add_norm("lm_head.layer_norm", "head.norm");
-  add("lm_head.bias", {kVocabSize}, "head.bias");
-  add("lm_head.decoder.weight", {kVocabSize, h}, "embedding.weight");
+  layout.add_norm("esm.encoder.emb_layer_norm_after", h, "final_norm");
+  layout.add_linear("lm_head.dense", h, h, "head.dense");
+  layout.add_norm("lm_head.layer_norm", h, "head.norm");
+  layout.add("lm_head.bias", {kVocabSize}, "head.bias");
+  layout.add("lm_head.decoder.weight", {kVocabSize, h}, "embedding.weight");
   layout.tensors.back().tied = true;
-  add("esm.contact_head.regression.weight", {1, config.layers * config.heads}, "contact.weight");
+  layout.add("esm.contact_head.regression.weight", {1, config.layers * config.heads}, "contact.weight");
   layout.tensors.back().required = false;
-  add("esm.contact_head.regression.bias", {1}, "contact.bias");
+  layout.add("esm.contact_head.regression.bias", {1}, "contact.bias");
   layout.tensors.back().required = false;
   return layout;
 }

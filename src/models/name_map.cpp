@@ -72,6 +72,21 @@ int64_t RowMap::native_row(int64_t row, int64_t rows) const {
   return -1;
 }
 
+void ForeignLayout::add(std::string name, std::vector<int64_t> shape, std::string native, RowMap rows) {
+  tensors.push_back({.name = std::move(name), .shape = std::move(shape), .native = std::move(native), .rows = rows});
+}
+
+void ForeignLayout::add_norm(const std::string& name, int64_t size, const std::string& native) {
+  add(name + ".weight", {size}, native + ".weight");
+  add(name + ".bias", {size}, native + ".bias");
+}
+
+void ForeignLayout::add_linear(const std::string& name, int64_t out, int64_t in, const std::string& native,
+                               RowMap rows) {
+  add(name + ".weight", {out, in}, native + ".weight", rows);
+  add(name + ".bias", {out}, native + ".bias", rows);
+}
+
 const ForeignTensor* ForeignLayout::find(std::string_view name) const {
   for (const ForeignTensor& tensor : tensors)
     if (tensor.name == name) return &tensor;

@@ -69,6 +69,11 @@ struct ForeignLayout {
   std::vector<ForeignTensor> tensors;
 
   const ForeignTensor* find(std::string_view name) const;
+
+  void add(std::string name, std::vector<int64_t> shape, std::string native, RowMap rows = {});
+  /// `name`.weight and `name`.bias of a LayerNorm [size], or of a linear layer [out, in].
+  void add_norm(const std::string& name, int64_t size, const std::string& native);
+  void add_linear(const std::string& name, int64_t out, int64_t in, const std::string& native, RowMap rows = {});
 };
 
 /// What a file holds, compared with a layout.
