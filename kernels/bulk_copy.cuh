@@ -67,6 +67,24 @@ __device__ inline void copy_bytes(uint32_t to, const void* from, uint32_t bytes,
       : "memory");
 }
 
+/// Starts a copy of 16 bytes that only this thread reads, after wait_for_copies; zeros if not `valid`.
+__device__ inline void copy16(uint32_t to, const void* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+}
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/// Brings memory to the L2 cache that copy_bytes will read next.
+__device__ inline void prefetch_bytes(const void* from, uint32_t bytes) {
+  asm volatile(
+      "{\n"
+      ".reg .b64 policy;\n"
+      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+      "cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, policy;\n"
+      "}\n" ::"l"(from),
+      "r"(bytes)
+      : "memory");
+}
+
 /// A barrier of `threads` threads of the block (whole warps); 0 is that of __syncthreads, up to 15.
 __device__ inline void sync_threads(int which, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(which), "r"(threads) : "memory");

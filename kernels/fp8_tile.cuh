@@ -97,8 +97,10 @@ struct ByteTile {
   /// bytes[r]: row 4 * group + r of the eight columns of a vector.
   __device__ void put(int vector, int group, const uint2 (&bytes)[4]) {
 #pragma unroll
-    for (int r = 0; r < 4; ++r)
-      *reinterpret_cast<uint2*>(&words[4 * group + r][(2 * vector) ^ (group / 4 * 4)]) = bytes[r];
+    for (int r = 0; r < 4; ++r) put(vector, 4 * group + r, bytes[r]);
+  }
+  __device__ void put(int vector, int row, const uint2& bytes) {
+    *reinterpret_cast<uint2*>(&words[row][(2 * vector) ^ (row / 16 * 4)]) = bytes;
   }
 
   /// To [cols, rows] at `to`, after a barrier: 128 bytes of a column by eight neighbouring threads.

@@ -90,8 +90,9 @@ __device__ void write_columns(const uint8_t* staged, int64_t row0, int64_t rows,
   }
 }
 
-// kTeamWarps: at least plan.team_warps.
-template <int kTeamWarps, int kGroup, DType kGradient>
+// kTeamWarps: at least plan.team_warps. kAhead: what is fetched next comes to the L2 cache already, which pays where a
+// row has more to move than to compute.
+template <int kTeamWarps, int kGroup, bool kAhead, DType kGradient>
 __global__ void __launch_bounds__(32 * kMaxWarps, 1)
     layer_norm_fp8_backward_kernel(const __grid_constant__ LayerNormFp8BackwardArgs a, const Plan plan,
                                    const Layout layout) {
@@ -130,19 +131,23 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
     in_group = team;
     group0 += plan.step;
   };
-  const auto fetch = [&](int slot, int row) {  // each tensor by a warp of its own, if there are enough
-    if (threadIdx.x % 32 != 0 || row >= counted) return;
+  const auto fetch = [&](int slot, int group0, int in_group) {  // each tensor by a warp of its own, if there are enough
+    if (threadIdx.x % 32 != 0) return;
+    const int row = group0 + in_group, in_later = in_group + plan.teams;
+    const int later = group0 + in_later + (in_later < kGroup ? 0 : plan.step - kGroup);  // the next, to the L2 cache
     for (int t = warp; t < tensors; t += plan.team_warps) {
-      const void* from = t == 0 ? a.x : t == 1 ? a.dy : a.residual_gradient;
-      copy_bytes(ring + slot * layout.slot_bytes + t * 2 * cols,
-                 static_cast<const Bf16*>(from) + static_cast<uint64_t>(static_cast<uint32_t>(row)) * cols, 2 * cols,
-                 team_barriers + 8 * slot);
+      const Bf16* from = static_cast<const Bf16*>(t == 0 ? a.x : t == 1 ? a.dy : a.residual_gradient);
+      if (row < counted)
+        copy_bytes(ring + slot * layout.slot_bytes + t * 2 * cols,
+                   from + static_cast<uint64_t>(static_cast<uint32_t>(row)) * cols, 2 * cols, team_barriers + 8 * slot);
+      if (kAhead && later < counted)
+        prefetch_bytes(from + static_cast<uint64_t>(static_cast<uint32_t>(later)) * cols, 2 * cols);
     }
   };
   int ahead0 = static_cast<int>(blockIdx.x) * kGroup, ahead_in_group = team;
 #pragma unroll 1
   for (int slot = 0; slot < layout.slots; ++slot) {
-    fetch(slot, ahead0 + ahead_in_group);
+    fetch(slot, ahead0, ahead_in_group);
     next(ahead0, ahead_in_group);
   }
 
@@ -191,7 +196,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
       const float sum = lanes_sums<2>(pair);
       if (threadIdx.x % 16 == 0) write_float(team_sums + 8 * warp + threadIdx.x % 32 / 4, sum);
       sync_threads(1 + team, 32 * plan.team_warps);  // one a row: the next row writes the other half of the sums
-      fetch(slot, ahead0 + ahead_in_group);
+      fetch(slot, ahead0, ahead_in_group);
       next(ahead0, ahead_in_group);
       if (++slot == layout.slots) {
         slot = 0;
@@ -264,13 +269,19 @@ cudaError_t run(const LayerNormFp8BackwardArgs& a, cudaStream_t stream) {
     if (error != cudaSuccess) return error;
     return start(kernel, dim3(p.blocks), dim3(32 * p.team_warps * p.teams), l.all, stream, a, p, l);
   };
-  if (p.group_rows == 128) return go(layer_norm_fp8_backward_kernel<5, 128, kGradient>);
-  if (p.group_rows == 16) return go(layer_norm_fp8_backward_kernel<20, 16, kGradient>);
+  constexpr bool kAhead = true;
+  if (p.team_warps < 4) {
+    if (p.group_rows == 128) return go(layer_norm_fp8_backward_kernel<5, 128, !kAhead, kGradient>);
+    if (p.group_rows == 64) return go(layer_norm_fp8_backward_kernel<5, 64, !kAhead, kGradient>);
+    return go(layer_norm_fp8_backward_kernel<5, 32, !kAhead, kGradient>);
+  }
+  if (p.group_rows == 128) return go(layer_norm_fp8_backward_kernel<5, 128, kAhead, kGradient>);
+  if (p.group_rows == 16) return go(layer_norm_fp8_backward_kernel<20, 16, kAhead, kGradient>);
   if (p.group_rows == 64)
-    return p.team_warps > 5 ? go(layer_norm_fp8_backward_kernel<10, 64, kGradient>)
-                            : go(layer_norm_fp8_backward_kernel<5, 64, kGradient>);
-  return p.team_warps > 10 ? go(layer_norm_fp8_backward_kernel<20, 32, kGradient>)
-                           : go(layer_norm_fp8_backward_kernel<10, 32, kGradient>);
+    return p.team_warps > 5 ? go(layer_norm_fp8_backward_kernel<10, 64, kAhead, kGradient>)
+                            : go(layer_norm_fp8_backward_kernel<5, 64, kAhead, kGradient>);
+  return p.team_warps > 10 ? go(layer_norm_fp8_backward_kernel<20, 32, kAhead, kGradient>)
+                           : go(layer_norm_fp8_backward_kernel<10, 32, kAhead, kGradient>);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/fp8_scale.h"
 #include "kernels/fp8_tile.cuh"
 #include "kernels/quantize.h"
@@ -129,28 +131,84 @@ __global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) quantize
       at, raw, a, tile, [=](int, int) { return scale; }, [=](int) { return scale; });
 }
 
-// Nothing is read back, which would take longer than the atomic unit does.
-__device__ void raise_unread(float* amax, uint32_t bits) { atomicMax(reinterpret_cast<unsigned*>(amax), bits); }
-
-// Largest values of rows and columns: [rows] and [cols] of the workspace, 0 before.
+// Largest magnitudes of a thread's eight columns.
 template <class T>
-__global__ void __launch_bounds__(kTileThreads, sizeof(T) == 2 ? 3 : 2) outer_amax_kernel(QuantizeBlocksArgs a) {
-  __shared__ uint32_t slots[kTileThreads / 32][kTile];
-  float *rows = static_cast<float*>(a.workspace), *columns = rows + a.rows;
-  const TilePlace at(blockIdx.y, blockIdx.x, a.rows, a.cols);
-  Raw<T> raw;
-  load_tile(at, static_cast<const T*>(a.from), counted_rows(a.rows, a.row_count), raw);
-  if (a.to_rows != nullptr)
+struct ColumnAmax;
+template <>
+struct ColumnAmax<float> {
+  uint32_t bits[8] = {};
+  /// The largest of `v`.
+  __device__ uint32_t see(const Vec8<float>& v) {
+    float e[8];
+    unpack(v, e);
+    uint32_t largest = 0;
 #pragma unroll
-    for (int p = 0; p < kTilePasses; ++p)
+    for (int k = 0; k < 8; ++k) {
+      bits[k] = max(bits[k], magnitude(e[k]));
+      largest = max(largest, magnitude(e[k]));
+    }
+    return largest;
+  }
+  __device__ uint32_t of(int k) const { return bits[k]; }
+};
+template <>
+struct ColumnAmax<Bf16> {
+  uint32_t pairs[4] = {};
+  __device__ uint32_t see(const Vec8<Bf16>& v) {
+    const uint32_t words[4] = {v.a.x & 0x7fff7fffu, v.a.y & 0x7fff7fffu, v.a.z & 0x7fff7fffu, v.a.w & 0x7fff7fffu};
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const uint32_t bits = row_amax<T>(raw[p][r]);
-        if (at.vector == 0 && at.inside(p)) raise_unread(rows + at.row(p, r), bits);
+    for (int k = 0; k < 4; ++k) pairs[k] = __vmaxu2(pairs[k], words[k]);
+    const uint32_t all = __vmaxu2(__vmaxu2(words[0], words[1]), __vmaxu2(words[2], words[3]));
+    return max(all << 16, all & 0xffff0000u);
+  }
+  __device__ uint32_t of(int k) const { return k % 2 == 0 ? pairs[k / 2] << 16 : pairs[k / 2] & 0xffff0000u; }
+};
+
+constexpr int kAmaxThreads = 256, kAmaxBlocks = 3;  // of a multiprocessor
+constexpr int kAmaxColumns = 256;                   // of a warp
+
+// Rows of a warp: as many as make one wave of blocks.
+int amax_rows(int64_t rows, int64_t cols) {
+  const int64_t warps = kMultiprocessors * kAmaxBlocks * kAmaxThreads / 32;
+  const int64_t each = ceil_div(rows * ceil_div(cols, kAmaxColumns), warps);
+  return static_cast<int>(32 * std::clamp<int64_t>(ceil_div(each, 32), 1, 16));
+}
+
+// Largest values of rows and columns: [rows] and [cols] of the workspace, 0 before. A warp walks down its columns; what
+// it finds goes to the atomic unit 32 rows at a time, and is not read back, which would take longer.
+template <class T>
+__global__ void __launch_bounds__(kAmaxThreads, kAmaxBlocks) outer_amax_kernel(QuantizeBlocksArgs a, int rows_each) {
+  constexpr int kInFlight = sizeof(T) == 2 ? 8 : 4;
+  unsigned *rows = static_cast<unsigned*>(a.workspace), *columns = rows + a.rows;
+  const int64_t across = (a.cols + kAmaxColumns - 1) / kAmaxColumns;
+  const int64_t warp = blockIdx.x * static_cast<int64_t>(kAmaxThreads / 32) + threadIdx.x / 32, chunk = warp / across;
+  const int lane = threadIdx.x % 32;
+  const int64_t row0 = chunk * rows_each, column = (warp - chunk * across) * kAmaxColumns + 8 * lane;
+  const int counted = static_cast<int>(
+      max(min(counted_rows(a.rows, a.row_count) - row0, static_cast<int64_t>(rows_each)), static_cast<int64_t>(0)));
+  const bool inside = column < a.cols;
+  const T* from = static_cast<const T*>(a.from) + row0 * a.cols + column;
+  ColumnAmax<T> amax;
+#pragma unroll 1
+  for (int row32 = 0; row32 < counted; row32 += 32) {
+    uint32_t of_lane = 0;  // of the row of this number
+#pragma unroll 1
+    for (int first = 0; first < 32; first += kInFlight) {
+      Vec8<T> raw[kInFlight];
+#pragma unroll
+      for (int r = 0; r < kInFlight; ++r, from += a.cols)
+        raw[r] = inside && row32 + first + r < counted ? load8(from) : zero8<T>();
+#pragma unroll
+      for (int r = 0; r < kInFlight; ++r) {
+        const uint32_t bits = __reduce_max_sync(0xffffffffu, amax.see(raw[r]));
+        if (lane == first + r) of_lane = bits;
       }
-  if (a.to_transposed == nullptr) return;
-  const uint32_t bits = column_amax<T>(raw, slots);
-  if (threadIdx.x < kTile && at.column0 + threadIdx.x < a.cols) raise_unread(columns + at.column0 + threadIdx.x, bits);
+    }
+    if (a.to_rows != nullptr && row32 + lane < counted) atomicMax(rows + row0 + row32 + lane, of_lane);
+  }
+  if (a.to_transposed == nullptr || !inside || counted == 0) return;
+#pragma unroll
+  for (int k = 0; k < 8; ++k) atomicMax(columns + column + k, amax.of(k));
 }
 
 template <class T, DType kTo>
@@ -186,7 +244,11 @@ cudaError_t run(const QuantizeBlocksArgs& a, cudaStream_t stream) {
     case BlockScaling::k128x128: return go(quantize_128x128_kernel<T, kTo>);
     case BlockScaling::kOuter: {
       cudaError_t error = cudaMemsetAsync(a.workspace, 0, quantize_outer_workspace(a.rows, a.cols), stream);
-      if (error == cudaSuccess) error = go(outer_amax_kernel<T>);
+      if (error != cudaSuccess) return error;
+      const int rows_each = amax_rows(a.rows, a.cols);
+      const int64_t warps = ceil_div(a.rows, rows_each) * ceil_div(a.cols, kAmaxColumns);
+      error = start(outer_amax_kernel<T>, dim3(static_cast<unsigned>(ceil_div(warps, kAmaxThreads / 32))),
+                    dim3(kAmaxThreads), 0, stream, a, rows_each);
       return error != cudaSuccess ? error : go(quantize_outer_kernel<T, kTo>);
     }
   }

@@ -1,5 +1,6 @@
 #include "kernels/rotary_fp8.h"
 
+#include "kernels/bulk_copy.cuh"
 #include "kernels/fp8_tile.cuh"
 #include "kernels/partials.h"
 #include "kernels/rotary_math.cuh"
@@ -8,6 +9,7 @@ namespace esm::kernels {
 namespace {
 
 constexpr int kTilesEach = 3;  // of a block
+constexpr int kBlocks = 3;
 
 /// How heads lie in tiles, which are as wide as their heads are together: up to 128 columns.
 struct Heads {
@@ -84,11 +86,15 @@ struct Turn {
   }
 };
 
+constexpr int kStagedBytes = 2 * 4 * kTileThreads * 16;  // a tile in BF16
+
 // A block takes the same columns of q, k and v, if they fill tiles, so that the rows of the tables that it read first
-// are still near when it reads them again. They are on their way a row ahead.
+// are still near when it reads them again. As soon as a thread has read a vector of a tile, that of the next tile is on
+// its way to the same place in shared memory, which no other thread reads. The tables are read a row ahead.
 template <DType kTo>
-__global__ void __launch_bounds__(kTileThreads, 2)
+__global__ void __launch_bounds__(kTileThreads, kBlocks)
     rotary_fp8_backward_kernel(RotaryFp8BackwardArgs a, const __grid_constant__ Heads heads) {
+  extern __shared__ __align__(16) uint8_t staged[];  // [row of four][half of a head][thread], 16 bytes
   __shared__ ByteTile tile;
   alignas(16) __shared__ float slots[kTileThreads / 32][kTile];
   const PairPlace mine(heads);
@@ -99,6 +105,23 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   int entries[4];  // of the tables
 #pragma unroll
   for (int r = 0; r < 4; ++r) entries[r] = (r < counted ? a.positions[row + r] * half : 0) + 8 * mine.part;
+  const uint32_t own = shared_address(staged) + 16 * threadIdx.x;
+  const auto place = [&](int r, int h) { return own + (2 * r + h) * 16 * kTileThreads; };
+  const Bf16* ahead = static_cast<const Bf16*>(a.dqkv);  // of the next vector to fetch
+  int ahead_rows = 0;                                    // that are there
+  const auto go_ahead = [&](int t) {
+    const int64_t column = static_cast<int64_t>(t) * heads.width + 8 * mine.vector;
+    ahead_rows = t < heads.tiles && mine.in_tile && column < heads.cols ? counted : 0;
+    ahead = static_cast<const Bf16*>(a.dqkv) + (ahead_rows > 0 ? row * heads.cols + column : 0);
+  };
+  const auto fetch = [&](int r) {
+    copy16(place(r, 0), ahead, r < ahead_rows);
+    copy16(place(r, 1), ahead + half, r < ahead_rows);
+    if (r + 1 < ahead_rows) ahead += heads.cols;
+  };
+  go_ahead(blockIdx.x);
+#pragma unroll
+  for (int r = 0; r < 4; ++r) fetch(r);
   const float scale = scale_of(a.to);
   Amax<Bf16> amax;
   for (int t = blockIdx.x; t < heads.tiles; t += gridDim.x) {
@@ -107,26 +130,24 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     const int64_t column = at.column0 + 8 * mine.vector;
     const bool inside = mine.in_tile && column < at.cols && row < a.tokens;
     const bool turns = inside && column < heads.turned_cols;
-    Vec8<Bf16> raw[2][4];
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const Bf16* from = static_cast<const Bf16*>(a.dqkv) + (row + r) * heads.cols + column;
-      raw[0][r] = inside && r < counted ? load8(from) : zero8<Bf16>();
-      raw[1][r] = inside && r < counted ? load8(from + half) : zero8<Bf16>();
-    }
-    Turn turn[2];
-    if (turns) turn[0].load(a.cos + entries[0], a.sin + entries[0]);
-    uint2 bytes[2][4];
     float sums[2][8] = {};
-#pragma unroll
+    uint8_t* to = a.to.rows + row * heads.cols + column;
+    go_ahead(t + gridDim.x);
+    wait_for_copies();
+    __syncthreads();  // of the tile before
+#pragma unroll 1
     for (int r = 0; r < 4; ++r) {
-      if (turns && r + 1 < 4) turn[(r + 1) % 2].load(a.cos + entries[r + 1], a.sin + entries[r + 1]);
+      Turn turn;
+      if (turns) turn.load(a.cos + entries[0], a.sin + entries[0]);
+      const int done = entries[0];
+      entries[0] = entries[1], entries[1] = entries[2], entries[2] = entries[3], entries[3] = done;
       float first[8], second[8];
-      unpack(raw[0][r], first);
-      unpack(raw[1][r], second);
+      unpack(Vec8<Bf16>{read16(place(r, 0))}, first);
+      unpack(Vec8<Bf16>{read16(place(r, 1))}, second);
+      fetch(r);
       if (turns && r < counted)
 #pragma unroll
-        for (int k = 0; k < 8; ++k) turn_pair(first[k], second[k], turn[r % 2].cos[k], -turn[r % 2].sin[k]);
+        for (int k = 0; k < 8; ++k) turn_pair(first[k], second[k], turn.cos[k], -turn.sin[k]);
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
         sums[0][k] += first[k];
@@ -134,20 +155,16 @@ __global__ void __launch_bounds__(kTileThreads, 2)
       }
       round_bf16(first, amax);
       round_bf16(second, amax);
-      bytes[0][r] = fp8_bytes<kTo>(first, scale);
-      bytes[1][r] = fp8_bytes<kTo>(second, scale);
-    }
-    if (a.to.rows != nullptr && inside)
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        uint8_t* to = a.to.rows + (row + r) * heads.cols + column;
-        store8_bytes(to, bytes[0][r]);
-        store8_bytes(to + half, bytes[1][r]);
+      const uint2 bytes[2] = {fp8_bytes<kTo>(first, scale), fp8_bytes<kTo>(second, scale)};
+      if (a.to.rows != nullptr && inside) {
+        store8_bytes(to, bytes[0]);
+        store8_bytes(to + half, bytes[1]);
+        to += heads.cols;
       }
-    __syncthreads();  // of the tile before
-    if (a.to.transposed != nullptr && mine.in_tile) {
-      tile.put(mine.vector, mine.group, bytes[0]);
-      tile.put(mine.partner, mine.group, bytes[1]);
+      if (a.to.transposed != nullptr && mine.in_tile) {
+        tile.put(mine.vector, 4 * mine.group + r, bytes[0]);
+        tile.put(mine.partner, 4 * mine.group + r, bytes[1]);
+      }
     }
     if (a.sums != nullptr) {
       const float sum = over_pair_rows(mine, sums[0], sums[1], slots);  // with a barrier
@@ -179,7 +196,10 @@ cudaError_t launch(const RotaryFp8BackwardArgs& args, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(ceil_div(heads.tiles, kTilesEach)),
                   static_cast<unsigned>(ceil_div(args.tokens, kTile)));
   const cudaError_t error = with_fp8(args.to.dtype, [&](auto to) {
-    return start(rotary_fp8_backward_kernel<decltype(to)::value>, grid, dim3(kTileThreads), 0, stream, args, heads);
+    const auto kernel = rotary_fp8_backward_kernel<decltype(to)::value>;
+    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kStagedBytes);
+    if (error != cudaSuccess) return error;
+    return start(kernel, grid, dim3(kTileThreads), kStagedBytes, stream, args, heads);
   });
   if (error != cudaSuccess || args.sums == nullptr) return error;
   return launch(AddPartialsArgs{.partials = static_cast<const float*>(args.workspace),

@@ -183,6 +183,10 @@ void layer_norm_fp8_checks(Random& random, Report& report) {
   // Several groups of rows a block.
   check({9504, 2560, 9500}, DType::kF8E5M2, options[0], random, report);
   check({4512, 5120, -1}, DType::kF8E5M2, options[0], random, report);
+  check({24992, 640, 24000}, DType::kF8E5M2, options[0], random, report);
+  check({40000, 320, -1}, DType::kF8E4M3, options[2], random, report);
+  check({40000, 320, -1}, DType::kF8E5M2, options[3], random, report);
+  check({40000, 48, 39000}, DType::kF8E5M2, {true, false, false, false}, random, report);
 }
 
 }  // namespace esm::checks
