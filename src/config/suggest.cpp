@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdint>
 #include <utility>
@@ -25,9 +26,24 @@ std::pair<std::string_view, std::string_view> split_last(std::string_view key) {
   return {key.substr(0, dot), key.substr(dot + 1)};
 }
 
+/// No more than the edit distance, and sooner known: letters that one of the names has more often than the other, each
+/// of which costs an edit.
+size_t surplus(std::string_view a, std::string_view b) {
+  std::array<int, 32> counts{};
+  for (const char c : a) ++counts[static_cast<unsigned char>(c) % counts.size()];
+  for (const char c : b) --counts[static_cast<unsigned char>(c) % counts.size()];
+  int more = 0, fewer = 0;
+  for (const int count : counts) {
+    more += std::max(count, 0);
+    fewer += std::max(-count, 0);
+  }
+  return static_cast<size_t>(std::max(more, fewer));
+}
+
 /// Edit distance, or any number above `limit` as soon as it is clear that it is above: most keys are far from most
 /// others.
 size_t bounded_distance(std::string_view a, std::string_view b, size_t limit) {
+  if (surplus(a, b) > limit) return limit + 1;
   std::vector<size_t> before_last, last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
   size_t least_before = 0;
