@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/units.h"
 #include "data/batch_maker.h"
 
 namespace esm::data {
@@ -147,16 +146,15 @@ class Loader::Impl {
   LoaderState state() const {
     return {threads_.empty() ? packer_.state() : delivered_, samples_of(maker_), maker_.fingerprint()};
   }
-  std::string drawn() const {
+  std::vector<DrawnSoFar> drawn() const {
     const LoaderState now = state();
-    if (now.samples.size() == 1) return "";
-    std::string text;
+    std::vector<DrawnSoFar> sets;
+    if (now.samples.size() == 1) return sets;
     for (size_t i = 0; i < now.samples.size(); ++i) {
       const SetTotals& given = now.packer.given[i];
-      text += fmt::format("{}{} {} sequences, {} tokens ({:.3g} epochs)", i == 0 ? "" : "; ", maker_.names()[i],
-                          with_thousands(given.sequences), with_thousands(given.tokens), now.epochs(i));
+      sets.push_back({maker_.names()[i], given.sequences, given.tokens, now.epochs(i)});
     }
-    return text;
+    return sets;
   }
   const std::string& summary() const { return summary_; }
 
@@ -218,7 +216,7 @@ Loader& Loader::operator=(Loader&&) noexcept = default;
 void Loader::next(Batch& batch) { impl_->next(batch); }
 LoaderState Loader::state() const { return impl_->state(); }
 const std::string& Loader::summary() const { return impl_->summary(); }
-std::string Loader::drawn() const { return impl_->drawn(); }
+std::vector<DrawnSoFar> Loader::drawn() const { return impl_->drawn(); }
 
 // --- Evaluation ---------------------------------------------------------------------------------------------------
 

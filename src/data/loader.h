@@ -47,6 +47,13 @@ struct LoaderState {
   static LoaderState from_integers(std::span<const int64_t> integers);
 };
 
+/// What has been given out from one set of a mixture.
+struct DrawnSoFar {
+  std::string name;
+  int64_t sequences = 0, tokens = 0;
+  double epochs = 0;
+};
+
 /// Endless training batches, from one set or a mixture. Content and order depend on data, weights, options and seed
 /// only: not on threads, and the global sequence of batches not on rank and size. Samples stream from one epoch into
 /// the next; a data set smaller than a batch repeats within it, each repeat an epoch of its own with other masks.
@@ -71,8 +78,8 @@ class Loader {
   LoaderState state() const;
   /// In words: shares of a mixture, how many sequences, how many above the limit and what happens to them.
   const std::string& summary() const;
-  /// In words: what state() says was given out from each set of a mixture; empty for a single set.
-  std::string drawn() const;
+  /// What state() says was given out from each set of a mixture; empty for a single set.
+  std::vector<DrawnSoFar> drawn() const;
 
  private:
   class Impl;

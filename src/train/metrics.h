@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/files.h"
+#include "data/loader.h"
 
 namespace esm::train {
 
@@ -48,6 +50,13 @@ struct EvalMetrics {
   int64_t sequences = 0;
 };
 
+/// What is known after a validation.
+struct ValidationRow {
+  int64_t step = 0;
+  std::map<std::string, EvalMetrics> sets;
+  std::vector<data::DrawnSoFar> drawn;  // of a mixture
+};
+
 class MetricsLog {
  public:
   /// Opens `path` for appending. Rows of steps after `keep_through_step` are cut first (with their validations; those
@@ -56,8 +65,9 @@ class MetricsLog {
 
   /// {"step": 7, "loss": ..., "grad_norm": ..., "lr": ..., "tokens": ..., "tokens_per_s": ..., ...}
   void append(const StepMetrics& row);
-  /// {"step": 100, "valid": {"NAME": {"loss": ..., "perplexity": ..., "accuracy": ...}}}
-  void append(int64_t step, const std::map<std::string, EvalMetrics>& sets);
+  /// {"step": 100, "valid": {"NAME": {"loss": ..., "perplexity": ..., "accuracy": ...}}}, with a mixture also
+  /// "drawn": {"NAME": {"sequences": ..., "tokens": ..., "epochs": ...}}
+  void append(const ValidationRow& row);
 
  private:
   LineAppender file_;

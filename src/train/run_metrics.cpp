@@ -24,9 +24,9 @@ void RunMetrics::append(const StepMetrics& row) {
   if (tensorboard_.has_value()) tensorboard_->append(row);
 }
 
-void RunMetrics::append(int64_t step, const std::map<std::string, EvalMetrics>& sets) {
-  metrics_.append(step, sets);
-  if (tensorboard_.has_value()) tensorboard_->append(step, sets);
+void RunMetrics::append(const ValidationRow& row) {
+  metrics_.append(row);
+  if (tensorboard_.has_value()) tensorboard_->append(row);
 }
 
 void RunMetrics::append(const StepStatistics& row) {

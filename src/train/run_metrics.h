@@ -23,7 +23,7 @@ class RunMetrics {
   RunMetrics(const RunFolder& folder, const RunSection& config, int64_t keep_through_step, bool keep_validation);
 
   void append(const StepMetrics& row);
-  void append(int64_t step, const std::map<std::string, EvalMetrics>& sets);
+  void append(const ValidationRow& row);
   void append(const StepStatistics& row);
 
  private:

@@ -191,14 +191,18 @@ void TensorBoardLog::append(const StepMetrics& row) {
          {"train/tokens_per_s", row.tokens_per_s()}});
 }
 
-void TensorBoardLog::append(int64_t step, const std::map<std::string, EvalMetrics>& sets) {
+void TensorBoardLog::append(const ValidationRow& row) {
   std::vector<Scalar> scalars;
-  for (const auto& [name, m] : sets) {
+  for (const auto& [name, m] : row.sets) {
     scalars.push_back({fmt::format("valid/{}/loss", name), m.loss});
     scalars.push_back({fmt::format("valid/{}/perplexity", name), m.perplexity});
     scalars.push_back({fmt::format("valid/{}/accuracy", name), m.accuracy});
   }
-  write(file_, step, scalars);
+  for (const data::DrawnSoFar& set : row.drawn) {
+    scalars.push_back({fmt::format("drawn/{}/tokens", set.name), static_cast<double>(set.tokens)});
+    scalars.push_back({fmt::format("drawn/{}/epochs", set.name), set.epochs});
+  }
+  write(file_, row.step, scalars);
 }
 
 void TensorBoardLog::append(const StepStatistics& row) {

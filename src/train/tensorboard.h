@@ -25,7 +25,7 @@ class TensorBoardLog {
   TensorBoardLog(const std::string& folder, int64_t keep_through_step);
 
   void append(const StepMetrics& row);
-  void append(int64_t step, const std::map<std::string, EvalMetrics>& sets);
+  void append(const ValidationRow& row);
   void append(const StepStatistics& row);
 
  private:

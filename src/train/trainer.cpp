@@ -259,8 +259,11 @@ void Trainer::count(const StepOutcome& outcome) {
 
 // What a mixture has given so far; to be called when no step is under way.
 void Trainer::report_drawn() const {
-  const std::string drawn = loader_->drawn();
-  if (!drawn.empty()) log::info("step {}  drawn so far: {}", state_.step, drawn);
+  std::string text;
+  for (const data::DrawnSoFar& set : loader_->drawn())
+    text += fmt::format("{}{} {} sequences, {} tokens ({:.3g} epochs)", text.empty() ? "" : "; ", set.name,
+                        with_thousands(set.sequences), with_thousands(set.tokens), set.epochs);
+  if (!text.empty()) log::info("step {}  drawn so far: {}", state_.step, text);
 }
 
 // False when a signal came before the end; the validation is then due first thing after a resume.
@@ -276,7 +279,7 @@ bool Trainer::validate() {
     state_.pending_eval = true;
     return false;
   }
-  metrics_->append(state_.step, *results);
+  metrics_->append({state_.step, *results, loader_->drawn()});
   report_drawn();
   for (const auto& [name, m] : *results)
     log::info("step {}  validation '{}': loss {:.4f}  perplexity {:.3f}  accuracy {:.4f}", state_.step, name, m.loss,

@@ -42,6 +42,9 @@ TEST_CASE("a mixture resumes bit for bit and says what it drew") {
     auto straight = metric_rows(a.path() + "/run"), resumed = metric_rows(b.path() + "/run");
     if (cut % 4 != 0) resumed.erase(fmt::format("valid {}", cut));
     CHECK(straight == resumed);
+    const auto drawn = nlohmann::json::parse(straight.at("valid 8")).at("drawn");
+    CHECK(drawn.at("mine").at("sequences") > 0);
+    CHECK(drawn.at("uniref").at("tokens") > drawn.at("mine").at("tokens"));
     CHECK(tensor_hashes(a.path() + "/run", 12) == tensor_hashes(b.path() + "/run", 12));
     return std::pair(log, resumed_log);
   };
@@ -55,6 +58,7 @@ TEST_CASE("a mixture resumes bit for bit and says what it drew") {
     return text.substr(at, text.find('\n', at) - at);
   };
   CHECK(last_line(log) == last_line(resumed));
+  CHECK_THAT(last_line(log), ContainsSubstring("mine ") && ContainsSubstring("; uniref "));
   check(kMixture, 6, {"--data.loader_threads=3"});
 }
 

@@ -152,8 +152,15 @@ TEST_CASE("a batch holds residues of the right set, and what was given out is co
   CHECK(state.epochs(0) == Approx(static_cast<double>(given[0].sequences) / kSmall));
   CHECK(state.epochs() == Approx(static_cast<double>(given[0].sequences + given[1].sequences) / (kSmall + kLarge)));
   CHECK_THAT(loader.summary(), ContainsSubstring("mine: 25.00 %") && ContainsSubstring("uniref: 75.00 %"));
-  CHECK_THAT(loader.drawn(),
-             ContainsSubstring("mine ") && ContainsSubstring("; uniref ") && ContainsSubstring("epochs"));
+  const std::vector<DrawnSoFar> drawn = loader.drawn();
+  REQUIRE(drawn.size() == 2);
+  CHECK(drawn[0].name == "mine");
+  CHECK(drawn[1].name == "uniref");
+  for (size_t i = 0; i < 2; ++i) {
+    CHECK(drawn[i].sequences == given[i].sequences);
+    CHECK(drawn[i].tokens == given[i].tokens);
+    CHECK(drawn[i].epochs == state.epochs(i));
+  }
 }
 
 TEST_CASE("sets of one size have orders, masks and crops of their own") {

@@ -30,7 +30,7 @@ TEST_CASE("a resume cuts later rows and torn lines, so each step stands once") {
   {
     MetricsLog log(path, 0, true);
     for (int64_t step = 1; step <= 5; ++step) log.append(row(step));
-    log.append(3, {{"main", EvalMetrics{.loss = 2.5}}});
+    log.append({.step = 3, .sets = {{"main", EvalMetrics{.loss = 2.5}}}, .drawn = {}});
   }
   LineAppender(path).append(R"({"step": 6, "lo)");
   { MetricsLog log(path, 3, true); }

@@ -180,7 +180,9 @@ TEST_CASE("TensorBoard files hold what was appended; a resume tells readers what
   {
     TensorBoardLog log(folder, 0);
     log.append(row(300));
-    log.append(300, {{"main set", EvalMetrics{.loss = 2.5, .perplexity = 12, .accuracy = 0.25}}});
+    log.append({.step = 300,
+                .sets = {{"main set", EvalMetrics{.loss = 2.5, .perplexity = 12, .accuracy = 0.25}}},
+                .drawn = {{"mine", 3, 1000, 0.5}}});
     log.append(statistics(300));
   }
   REQUIRE(event_files(folder).size() == 1);
@@ -188,9 +190,10 @@ TEST_CASE("TensorBoard files hold what was appended; a resume tells readers what
         std::vector<std::string>{
             "brain.Event:2", "300 train/loss 0.333333", "300 train/grad_norm inf", "300 train/lr 0.0001",
             "300 train/tokens_per_s 200", "300 valid/main set/loss 2.5", "300 valid/main set/perplexity 12",
-            "300 valid/main set/accuracy 0.25", "300 fp8/layers.3.fc1.x/amax 2", "300 fp8/layers.3.fc1.x/scale 4",
-            "300 fp8/layers.3.fc1.x/underflow 0.5", "300 fp8/layers.3.fc1.x/overflow 0", "300 fp8/layers.3/mean 1",
-            "300 fp8/layers.3/variance 2", "300 fp8/layers.3/grad_norm 3"});
+            "300 valid/main set/accuracy 0.25", "300 drawn/mine/tokens 1000", "300 drawn/mine/epochs 0.5",
+            "300 fp8/layers.3.fc1.x/amax 2", "300 fp8/layers.3.fc1.x/scale 4", "300 fp8/layers.3.fc1.x/underflow 0.5",
+            "300 fp8/layers.3.fc1.x/overflow 0", "300 fp8/layers.3/mean 1", "300 fp8/layers.3/variance 2",
+            "300 fp8/layers.3/grad_norm 3"});
   for (int start = 2; start <= 4; ++start) {  // within one second, and still each behind those before it
     const auto before = event_files(folder);
     { TensorBoardLog log(folder, 300); }
@@ -198,7 +201,7 @@ TEST_CASE("TensorBoard files hold what was appended; a resume tells readers what
     REQUIRE(after.size() == before.size() + 1);
     CHECK(std::equal(before.begin(), before.end(), after.begin()));
     CHECK(events(after.back()) == std::vector<std::string>{"brain.Event:2", "start 301"});
-    CHECK(events(after.front()).size() == 15);
+    CHECK(events(after.front()).size() == 17);
   }
 }
 
@@ -241,7 +244,7 @@ TEST_CASE("a resume cuts every file, also one that is not written any more") {
   {
     RunMetrics metrics(folder, all, 0, true);
     for (int64_t step = 1; step <= 4; ++step) metrics.append(row(step));
-    metrics.append(4, {{"main", EvalMetrics{}}});
+    metrics.append({.step = 4, .sets = {{"main", EvalMetrics{}}}, .drawn = {}});
     metrics.append(statistics(2));
     metrics.append(statistics(4));
   }
