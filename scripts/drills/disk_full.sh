@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fills the disk under a small training run's checkpoints again and again, each time while a checkpoint is being
-# written, and makes room again. Training must go on, say in one line what happened, keep the checkpoints that it had,
-# save again at the next interval, and end as an undisturbed run does, bit for bit.
+# Fills the disk under a small training run again and again, each time while a checkpoint is being written, and makes
+# room again. Training must go on, say in one line what happened, keep the checkpoints that it had, save again at the
+# next interval, write the rows of metrics that had to wait, and end as an undisturbed run does, bit for bit.
 #
 #   scripts/drills/disk_full.sh [TIMES [SEED]]      default 30 times, seed 1
 #
@@ -17,8 +17,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/undisturbed.sh"
 if (($# > 2)) || ! [[ $times_wanted =~ ^[1-9][0-9]*$ && $seed =~ ^[0-9]+$ ]]; then die "$usage"; fi
 RANDOM=$seed
 
-run=$work/run
-disk=$run/checkpoints
+disk=$work/disk
+run=$disk/run
 full=0 runs=0
 trap 'umount "$disk" 2>/dev/null || true; clean_up' EXIT
 
@@ -39,7 +39,7 @@ fill_once() {
   local failed saved before
   failed=$(lines_with 'training goes on without')
   saved=$(lines_with '^saved ')
-  while [[ -z $(compgen -G "$disk/step-*.tmp-*") ]]; do
+  while [[ -z $(compgen -G "$run/checkpoints/step-*.tmp-*") ]]; do
     kill -0 "$child" 2>/dev/null || return 0
     nap 5
   done
@@ -47,7 +47,7 @@ fill_once() {
     wait_for_more '^saved ' "$saved" || true
     return 0
   fi
-  before=$(compgen -G "$disk/step-?????????" || true)
+  before=$(compgen -G "$run/checkpoints/step-?????????" || true)
   nap $((RANDOM % 150))
   dd if=/dev/zero of="$disk/filler" bs=1k status=none 2>/dev/null || true
   nap 30
@@ -58,7 +58,7 @@ fill_once() {
   done
   if (($(lines_with 'training goes on without') > failed)); then
     full=$((full + 1))
-    [[ $(compgen -G "$disk/step-?????????" || true) == "$before" ]] || (($(lines_with '^saved ') > saved)) ||
+    [[ $(compgen -G "$run/checkpoints/step-?????????" || true) == "$before" ]] || (($(lines_with '^saved ') > saved)) ||
       differs "the checkpoints kept, time $full"
     newest_checkpoint_is_equal "$run" || differs "the newest checkpoint, time $full"
   fi
@@ -90,7 +90,6 @@ while ((full < times_wanted)); do
   runs=$((runs + 1))
   compare_run "$run" "run $runs"
   umount "$disk"
-  rm -rf "$run"
 done
 
 if ((unequal == 0)); then equal=yes; else equal="no ($unequal differences)"; fi

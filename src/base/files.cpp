@@ -114,7 +114,24 @@ FileAppender::FileAppender(const std::string& path)
   if (!file_.valid()) fail<DataError>("cannot write {}: {}", path, errno_text());
 }
 
-void FileAppender::append(std::string_view bytes) { write_all(file_.get(), bytes, path_); }
+void FileAppender::append(std::string_view bytes) {
+  waiting_ += bytes;
+  flush();
+}
+
+void FileAppender::flush() {
+  if (waiting_.empty()) return;
+  struct stat before {};
+  const bool known = ::fstat(file_.get(), &before) == 0 && S_ISREG(before.st_mode);
+  try {
+    write_all(file_.get(), waiting_, path_);
+  } catch (const DataError&) {
+    // What was written of it would stand twice. To make a file shorter needs no room.
+    [[maybe_unused]] const int ignored = known ? ::ftruncate(file_.get(), before.st_size) : 0;
+    throw;
+  }
+  waiting_.clear();
+}
 
 ScratchFolder::ScratchFolder(std::string_view prefix) {
   path_ = (fs::temp_directory_path() / fmt::format("{}.XXXXXX", prefix)).string();

@@ -70,11 +70,15 @@ void sync_folder(const std::string& path);
 class FileAppender {
  public:
   explicit FileAppender(const std::string& path);
+  /// After an error (DataError) nothing of `bytes` is in the file; they wait for the next call.
   void append(std::string_view bytes);
+  /// Tries again to write what waits. Throws DataError.
+  void flush();
 
  private:
   std::string path_;
   FileDescriptor file_;
+  std::string waiting_;
 };
 
 /// The same for lines.
@@ -83,6 +87,7 @@ class LineAppender {
   explicit LineAppender(const std::string& path) : file_(path) {}
   /// `line` without a newline.
   void append(std::string_view line) { file_.append(std::string(line) + "\n"); }
+  void flush() { file_.flush(); }
 
  private:
   FileAppender file_;

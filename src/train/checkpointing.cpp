@@ -207,6 +207,25 @@ bool copy_scales(const checkpoint::OpenCheckpoint& from, ops::Scales& scales) {
 
 }  // namespace
 
+Carried carry(const ModelSource& source, bool own) {
+  Carried carried{
+      .origin_json = source.origin_json(), .parameters = {}, .passthrough = source.passthrough(), .source = {}};
+  for (const ModelTensor& tensor : source.tensors())
+    if (tensor.name.starts_with("contact.")) carried.parameters.push_back(carried_tensor(source, tensor));
+  if (!own) {
+    carried.source = source;
+    return carried;
+  }
+  for (auto* const tensors : {&carried.parameters, &carried.passthrough})
+    for (checkpoint::TensorOut& tensor : *tensors) {
+      const auto bytes = std::make_shared<const std::vector<std::byte>>(
+          tensor.make ? tensor.make() : std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end()));
+      tensor.bytes = {};
+      tensor.make = [bytes] { return *bytes; };
+    }
+  return carried;
+}
+
 checkpoint::SaveRequest save_request(const ToSave& what, HostCopy* copy) {
   const auto& [model, optimizer, state, position, config, carried] = what;
   checkpoint::SaveRequest request;
@@ -232,12 +251,9 @@ checkpoint::SaveRequest save_request(const ToSave& what, HostCopy* copy) {
     request.exp_avg_sq_scale = tensors_of(model, nn::Role::kExpAvgSqScale, copy);
   }
   if (const ops::Scales* scales = model.scales(); scales != nullptr) request.scale_state = scale_tensors(*scales, copy);
-  if (carried.has_value()) {
-    manifest.origin_json = carried->origin_json();
-    request.passthrough = carried->passthrough();
-    for (const ModelTensor& tensor : carried->tensors())
-      if (tensor.name.starts_with("contact.")) request.parameters.push_back(carried_tensor(*carried, tensor));
-  }
+  manifest.origin_json = carried.origin_json;
+  request.passthrough = carried.passthrough;
+  request.parameters.insert(request.parameters.end(), carried.parameters.begin(), carried.parameters.end());
   return request;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/store.h"
 #include "data/loader.h"
@@ -16,6 +17,16 @@
 
 namespace esm::train {
 
+/// What a run does not train but keeps of the model that it began from, so that a later export is complete: its contact
+/// head, tensors that we do not use, where all that came from.
+struct Carried {
+  std::string origin_json;
+  std::vector<checkpoint::TensorOut> parameters, passthrough;
+  std::optional<ModelSource> source;  // what they are read from
+};
+/// `own`: copied to memory, so that the files of the source are free to go.
+Carried carry(const ModelSource& source, bool own);
+
 /// Parameters are FP32 (two halves are joined), or BF16 of a run that has nothing else; moments as they are kept.
 struct ToSave {
   models::Model& model;
@@ -23,9 +34,7 @@ struct ToSave {
   const TrainState& state;
   const data::LoaderState& position;
   const RunConfig& config;
-  /// The model that the run started from; its contact head and the tensors that we do not use travel on, so that a
-  /// later export is complete.
-  const std::optional<ModelSource>& carried;
+  const Carried& carried;
 };
 
 /// A request whose spans point into the model, valid until the next step; or, with `copy`, into a copy of its tensors

@@ -41,6 +41,7 @@ class StatisticsLog {
   /// kill. Throws DataError.
   StatisticsLog(const std::string& path, int64_t keep_through_step);
   void append(const StepStatistics& row);
+  void flush() { file_.flush(); }
 
  private:
   LineAppender file_;

@@ -68,6 +68,7 @@ class MetricsLog {
   /// {"step": 100, "valid": {"NAME": {"loss": ..., "perplexity": ..., "accuracy": ...}}}, with a mixture also
   /// "drawn": {"NAME": {"sequences": ..., "tokens": ..., "epochs": ...}}
   void append(const ValidationRow& row);
+  void flush() { file_.flush(); }
 
  private:
   LineAppender file_;

@@ -14,12 +14,16 @@ class MetricsCsv {
   /// cut first, and so is a row torn by a kill. Throws DataError, also when the file has other columns.
   MetricsCsv(const std::string& path, int64_t keep_through_step);
   void append(const StepMetrics& row);
+  void flush() { file_.flush(); }
 
  private:
   LineAppender file_;
 };
 
-/// That cut, for a run that does not write the file any more. Throws DataError.
+/// Throws DataError when the file at `path` has other columns.
+void check_metrics_csv(const std::string& path);
+/// That cut, for a run that does not write the file any more; a file with other columns is left alone. Throws
+/// DataError.
 void cut_metrics_csv(const std::string& path, int64_t keep_through_step);
 
 }  // namespace esm::train

@@ -1,5 +1,9 @@
 #include "train/run_metrics.h"
 
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
 #include "train/step_rows.h"
 
 namespace esm::train {
@@ -18,22 +22,64 @@ RunMetrics::RunMetrics(const RunFolder& folder, const RunSection& config, int64_
     cut_event_files(folder.tensorboard(), keep_through_step);
 }
 
+template <class... Writes>
+void RunMetrics::try_each(const Writes&... writes) {
+  std::string error;
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (const DataError& e) {
+      error = e.what();
+    }
+  };
+  (attempt(writes), ...);
+  const bool waited = std::exchange(waits_, !error.empty());
+  if (waits_ && !waited) log::warn("training goes on, rows of metrics wait until they can be written: {}", error);
+  if (!waits_ && waited) log::info("rows of metrics are written again, with those that had to wait");
+}
+
 void RunMetrics::append(const StepMetrics& row) {
-  metrics_.append(row);
-  if (csv_.has_value()) csv_->append(row);
-  if (tensorboard_.has_value()) tensorboard_->append(row);
+  try_each([&] { metrics_.append(row); },
+           [&] {
+             if (csv_.has_value()) csv_->append(row);
+           },
+           [&] {
+             if (tensorboard_.has_value()) tensorboard_->append(row);
+           });
 }
 
 void RunMetrics::append(const ValidationRow& row) {
-  metrics_.append(row);
-  if (tensorboard_.has_value()) tensorboard_->append(row);
+  try_each([&] { metrics_.append(row); },
+           [&] {
+             if (tensorboard_.has_value()) tensorboard_->append(row);
+           });
 }
 
 void RunMetrics::append(const StepStatistics& row) {
-  // Cut at the start; all rows there are by now are to be kept.
-  if (!statistics_.has_value()) statistics_.emplace(statistics_path_, row.step - 1);
-  statistics_->append(row);
-  if (tensorboard_.has_value()) tensorboard_->append(row);
+  try_each(
+      [&] {
+        // Cut at the start; all rows there are by now are to be kept.
+        if (!statistics_.has_value()) statistics_.emplace(statistics_path_, row.step - 1);
+        statistics_->append(row);
+      },
+      [&] {
+        if (tensorboard_.has_value()) tensorboard_->append(row);
+      });
+}
+
+void RunMetrics::finish() {
+  if (!waits_) return;
+  try_each([&] { metrics_.flush(); },
+           [&] {
+             if (csv_.has_value()) csv_->flush();
+           },
+           [&] {
+             if (tensorboard_.has_value()) tensorboard_->flush();
+           },
+           [&] {
+             if (statistics_.has_value()) statistics_->flush();
+           });
+  if (waits_) log::error("the last rows of metrics were never written");
 }
 
 }  // namespace esm::train

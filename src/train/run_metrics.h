@@ -22,16 +22,24 @@ class RunMetrics {
   /// `keep_validation`. Throws DataError.
   RunMetrics(const RunFolder& folder, const RunSection& config, int64_t keep_through_step, bool keep_validation);
 
+  /// Rows that cannot be written now (a full disk) wait for the next call: training goes on, the log says so once.
   void append(const StepMetrics& row);
   void append(const ValidationRow& row);
   void append(const StepStatistics& row);
+  /// At the end of a run: the last try.
+  void finish();
 
  private:
+  /// Calls each of `writes`; false if one of them could not write.
+  template <class... Writes>
+  void try_each(const Writes&... writes);
+
   MetricsLog metrics_;
   std::optional<MetricsCsv> csv_;
   std::optional<TensorBoardLog> tensorboard_;
   std::string statistics_path_;
   std::optional<StatisticsLog> statistics_;
+  bool waits_ = false;  // a row could not be written
 };
 
 }  // namespace esm::train

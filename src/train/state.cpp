@@ -61,7 +61,10 @@ TrainState TrainState::from_json(const std::string& text) {
   each_member(state, [&](const char* name, auto& value) {
     try {
       if constexpr (requires { value.has_value(); }) {
-        if (json.contains(name)) value = json.at(name).template get<double>();
+        // A loss that is not finite has no JSON but null.
+        if (json.contains(name))
+          value =
+              json.at(name).is_null() ? std::numeric_limits<double>::quiet_NaN() : json.at(name).template get<double>();
       } else {
         json.at(name).get_to(value);
       }

@@ -8,8 +8,8 @@
 namespace esm::train {
 
 /// Rewrites `path` (if it is there) so that only the lines remain that `keep` accepts; it sees each without its
-/// newline, the last one perhaps torn by a kill. Throws DataError.
-void cut_lines(const std::string& path, const std::function<bool(std::string_view line)>& keep);
+/// newline; `ended`: it had one, or a kill tore it. Throws DataError.
+void cut_lines(const std::string& path, const std::function<bool(std::string_view line, bool ended)>& keep);
 
 /// Cuts rows of steps after `through_step` from a file of JSON objects with an integer "step", and what is no such
 /// object; rows of `through_step` itself go too when they have the key `repeated` (""; no such key). Returns `path`.

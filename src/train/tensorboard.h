@@ -2,6 +2,7 @@
 // Event of protocol buffers (tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto).
 //
 // Tags: train/loss, train/grad_norm, train/lr, train/tokens_per_s; valid/NAME/loss, .../perplexity, .../accuracy;
+// drawn/NAME/tokens, .../epochs;
 // fp8/LAYER.TENSOR/amax, .../scale, .../underflow, .../overflow; fp8/LAYER/mean, .../variance, .../grad_norm.
 #pragma once
 #include <cstdint>
@@ -27,6 +28,7 @@ class TensorBoardLog {
   void append(const StepMetrics& row);
   void append(const ValidationRow& row);
   void append(const StepStatistics& row);
+  void flush() { file_.flush(); }
 
  private:
   FileAppender file_;

@@ -58,6 +58,7 @@ class Trainer {
  private:
   void open_everything();
   void check_checkpoint_folder();
+  void reconsider_early_stop();
   void print_header() const;
   bool is_over() const { return state_.step >= config_.train.max_steps || state_.stopped_early; }
   int signal() const { return options_.stop_signal ? options_.stop_signal() : 0; }
@@ -83,7 +84,7 @@ class Trainer {
   std::unique_ptr<dist::Comm> comm_;
   Context context_;
   KernelChoice kernels_;
-  std::optional<ModelSource> source_;  // where the weights came from
+  Carried carried_;
   std::unique_ptr<models::Esm2> model_;
   std::optional<Optimizer> optimizer_;
   std::optional<StepQueue> queue_;
@@ -105,11 +106,12 @@ class Trainer {
 
 void Trainer::open_everything() {
   const auto resumed = find_resume(options_.resume, store_, config_.run.dir);
+  std::optional<ModelSource> source;  // where the weights come from
   if (resumed.has_value())
-    source_ = open_model(resumed->path(), checkpoint::Verify::kSizes);  // find_resume() has verified it
+    source = open_model(resumed->path(), checkpoint::Verify::kSizes);  // find_resume() has verified it
   else if (!config_.init_from.empty())
-    source_ = open_model(config_.init_from);
-  if (source_.has_value() && !config_.init_from.empty()) adopt_model_config(config_, *source_, options_.origins);
+    source = open_model(config_.init_from);
+  if (source.has_value() && !config_.init_from.empty()) adopt_model_config(config_, *source, options_.origins);
   if (resumed.has_value()) check_resumed_config(*resumed, config_);
 
   const OpenedData data = open_data(config_, options_);
@@ -119,7 +121,7 @@ void Trainer::open_everything() {
   kernels_ = choose_kernels(context_, config_, options_.kernel_cache, recorded);
   for (const std::string& line : differences(recorded, kernels_.record)) log::warn("{}", line);
   model_ = build_model(context_, config_, kernels_, /*training=*/true,
-                       source_.has_value() ? source_->inv_freq() : std::vector<float>{});
+                       source.has_value() ? source->inv_freq() : std::vector<float>{});
   optimizer_.emplace(context_, model_->units(), config_.optimizer,
                      Optimizer::Options{.seed = static_cast<uint64_t>(config_.seed), .graphs = config_.cuda_graph});
   queue_.emplace(context_, *optimizer_);
@@ -132,21 +134,27 @@ void Trainer::open_everything() {
     if (resumed->manifest().threads != config_.train.threads)
       log::warn("the checkpoint was made with {} CPU threads, this run has {}: results agree within rounding only",
                 resumed->manifest().threads, config_.train.threads);
-    if (options_.resume != "auto" && is_in_folder(resumed->path(), store_.path()))
-      store_.discard_newer_than(state_.step);
+    reconsider_early_stop();
   } else {
-    if (source_.has_value())
-      load_parameters(*model_, *source_);
+    if (source.has_value())
+      load_parameters(*model_, *source);
     else
       model_->init_parameters(static_cast<uint64_t>(config_.seed));
     loader_.emplace(data.train, loading);
   }
+  // A run's own checkpoint must be free to go when retention says so.
+  if (source.has_value()) carried_ = carry(*source, resumed.has_value());
+  source.reset();
   evaluator_.emplace(data.valid, loading);
   monitor_ = config_.eval.monitor.empty() ? evaluator_->first_name() : config_.eval.monitor;
   check_checkpoint_folder();
   saving_.emplace(store_, context_);
   write_file_atomically(folder_.config(), config::to_yaml(config_));
   watch_.emplace(context_, *model_, config_.fp8.statistics_every_steps);
+  if (config_.run.csv) check_metrics_csv(folder_.csv());
+  // From here on the newer checkpoints and rows of an abandoned branch go: nothing after this is an error of the user.
+  if (resumed.has_value() && options_.resume != "auto" && is_in_folder(resumed->path(), store_.path()))
+    store_.discard_newer_than(state_.step);
   metrics_.emplace(folder_, config_.run, state_.step, !state_.pending_eval);
   print_header();
   progress_.emplace(Progress::Options{
@@ -158,11 +166,18 @@ void Trainer::open_everything() {
 void Trainer::check_checkpoint_folder() {
   try {
     store_.check_writable();
-    store_.check_free_space(checkpoint_bytes(*model_) * (config_.checkpoint.keep_last + 1));
+    const int64_t there = std::min<int64_t>(std::ssize(store_.list()), config_.checkpoint.keep_last);
+    store_.check_free_space(checkpoint_bytes(*model_) * (config_.checkpoint.keep_last + 1 - there));
   } catch (const checkpoint::DiskFullError& e) {
     if (config_.checkpoint.on_error == SaveError::kStop) throw;
     log::warn("there may be no room for checkpoints: {}", e.what());
   }
+}
+
+// A run that patience ended goes on when there is more of it now.
+void Trainer::reconsider_early_stop() {
+  if (config_.eval.patience == 0 || state_.evals_without_improvement < config_.eval.patience)
+    state_.stopped_early = false;
 }
 
 void Trainer::print_header() const {
@@ -325,7 +340,7 @@ void Trainer::save(BackgroundSave::Mode mode) {
   started_save_ = state_.step;
   const auto make = [this](HostCopy* copy) {
     const data::LoaderState position = loader_->state();
-    auto request = save_request({*model_, *optimizer_, state_, position, config_, source_}, copy);
+    auto request = save_request({*model_, *optimizer_, state_, position, config_, carried_}, copy);
     request.manifest.kernels = kernels_.record;
     request.manifest.versions.insert(options_.versions.begin(), options_.versions.end());
     return request;
@@ -366,6 +381,7 @@ TrainResult Trainer::finish(StopReason reason) {
                             last_checkpoint_.empty() ? "none" : last_checkpoint_);
     }
   }
+  metrics_->finish();
   progress_.reset();
   report_drawn();
   TrainResult result{.reason = reason, .signal = signal(), .checkpoint = last_checkpoint_};
@@ -375,8 +391,9 @@ TrainResult Trainer::finish(StopReason reason) {
 
 TrainResult Trainer::run() {
   if (is_over() && !state_.pending_eval) {
-    log::info("nothing to do: {} has finished ({} steps{}); give a larger train.max_steps to go on", folder_.path(),
-              state_.step, state_.stopped_early ? ", stopped early" : "");
+    log::info("nothing to do: {} has finished ({} steps{}); give a larger {} to go on", folder_.path(), state_.step,
+              state_.stopped_early ? ", stopped early" : "",
+              state_.step >= config_.train.max_steps ? "train.max_steps" : "eval.patience");
     return finish(state_.stopped_early ? StopReason::kStoppedEarly : StopReason::kFinished);
   }
   if (state_.pending_eval) {

@@ -60,6 +60,28 @@ TEST_CASE("a save that meets a full disk at any of 30 bytes, or at the sync: one
   }
 }
 
+TEST_CASE("rows of metrics that meet a full disk wait, and training goes on") {
+  const ScratchFolder scratch("esm-full");
+  const std::string config = tiny_config(scratch.path());
+  const auto in = [&](const std::string& folder) {
+    return train_command(config, {"--run.dir", folder, "--resume", "auto", "--train.max_steps=12", "--run.csv=true"});
+  };
+  const std::string straight = scratch.path() + "/straight", folder = scratch.path() + "/full";
+  REQUIRE(run(in(straight), in_repository()).exit_code == 0);
+  const Finished full = run(in(folder), on_odd_disk(in_repository(), "/metrics.jsonl", "BYTES", 900));
+  INFO(full.all());
+  CHECK(full.exit_code == 0);
+  CHECK(lines_with(full.err, "rows of metrics wait until they can be written: cannot write") == 1);
+  CHECK(lines_with(full.err, "the last rows of metrics were never written") == 1);
+  CHECK(tensor_hashes(folder, 12) == tensor_hashes(straight, 12));
+  const std::string written = read_text_file(folder + "/metrics.jsonl");
+  CHECK(written.size() > 500);
+  CHECK(written.size() <= 900);
+  CHECK(written.ends_with("}\n"));
+  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  CHECK(lines(read_text_file(folder + "/metrics.csv")) == lines(read_text_file(straight + "/metrics.csv")));
+}
+
 TEST_CASE("an export and a preparation that meet a full disk: exit code, one line, nothing left") {
   const ScratchFolder scratch("esm-full");
   const std::string golden = "tests/data/golden/hf_d16", proteins = "tests/data/protein/tiny_train.fasta";

@@ -173,6 +173,26 @@ TEST_CASE("a run folder is never started over, and a finished run says so") {
   CHECK(none.exit_code == 6);
 }
 
+TEST_CASE("a resume from an older checkpoint that cannot begin leaves the newer ones alone") {
+  const ScratchFolder scratch("esm-older");
+  const std::string config = tiny_config(scratch.path(), "checkpoint: {every_steps: 2, keep_last: 4}\n");
+  REQUIRE(run(train_command(config, {"--train.max_steps=4"}), in_repository()).exit_code == 0);
+  const std::string folder = scratch.path() + "/run", older = folder + "/checkpoints/step-000000002",
+                    newer = folder + "/checkpoints/step-000000004";
+  const std::string rows = read_text_file(folder + "/metrics.jsonl");
+  write_file_atomically(folder + "/metrics.csv", "step,mine\n1,2\n");
+  const Finished refused = run(train_command(config, {"--resume", older, "--run.csv=true"}), in_repository());
+  INFO(refused.all());
+  CHECK(refused.exit_code == 3);
+  CHECK_THAT(refused.err, ContainsSubstring("other columns"));
+  CHECK(std::filesystem::exists(newer));
+  CHECK(read_text_file(folder + "/metrics.jsonl") == rows);
+  const Finished resumed = run(train_command(config, {"--resume", older, "--train.max_steps=3"}), in_repository());
+  CHECK(resumed.exit_code == 0);
+  CHECK_FALSE(std::filesystem::exists(newer));
+  CHECK(read_text_file(folder + "/metrics.csv") == "step,mine\n1,2\n");
+}
+
 TEST_CASE("stopped within a validation, the run repeats it first thing") {
   const ScratchFolder a("esm-straight"), b("esm-stopped");
   // Many small validation sets make the validation long compared with the step before it.

@@ -141,4 +141,18 @@ TEST_CASE("early stop, best checkpoint and several validation sets") {
   CHECK(last["valid"].size() == 2);
   CHECK_FALSE(rows.contains("step 7"));
   CHECK(fs::exists(scratch.path() + "/run/checkpoints/step-000000006"));
+
+  // More steps alone do not bring it back; more patience does.
+  const auto resume = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--resume", "auto", "--data.valid",
+                             "{a: tests/data/protein/tiny_valid.fasta, b: tests/data/protein/tiny_train.fasta}"});
+    const Finished again = run(train_command(config, more), in_repository());
+    INFO(again.all());
+    REQUIRE(again.exit_code == 0);
+    return again.err;
+  };
+  CHECK_THAT(resume({"--train.max_steps=50", "--schedule.total_steps=40"}),
+             ContainsSubstring("stopped early); give a larger eval.patience to go on"));
+  CHECK_THAT(resume({"--eval.patience=4"}), ContainsSubstring("stopping early: 4 validations"));
+  CHECK(metric_rows(scratch.path() + "/run").contains("step 10"));
 }

@@ -90,7 +90,7 @@ struct Trained {
     state.step = state.updates = optimizer.updates();
     const data::LoaderState position{.packer = {}, .samples = {}, .fingerprint = std::string(32, '0')};
     const train::RunConfig settings = config();
-    const std::optional<train::ModelSource> carried;
+    const train::Carried carried;
     return train::save_request({model, optimizer, state, position, settings, carried}, copy);
   }
   /// Path of the checkpoint.

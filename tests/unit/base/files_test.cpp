@@ -1,6 +1,9 @@
 #include "base/files.h"
 
+#include <sys/resource.h>
+
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 
 #include "base/check.h"
@@ -44,6 +47,35 @@ TEST_CASE("appended lines are there at once") {
   CHECK(read_text_file(scratch.path() + "/log") == "a\n");
   LineAppender(scratch.path() + "/log").append("b");
   CHECK(read_text_file(scratch.path() + "/log") == "a\nb\n");
+}
+
+TEST_CASE("what cannot be appended waits, and nothing of it is in the file") {
+  const ScratchFolder scratch("esm-files");
+  const std::string path = scratch.path() + "/log";
+  LineAppender log(path);
+  log.append("first");
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{.rlim_cur = 9, .rlim_max = before.rlim_max};  // three bytes more
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &full) == 0);
+  std::string error;
+  for (const char* line : {"second", "third"}) try {
+      log.append(line);
+    } catch (const DataError& e) {
+      error += e.what();
+    }
+  const std::string seen = read_text_file(path);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+  CHECK_THAT(error, ContainsSubstring("cannot write " + path) && ContainsSubstring(std::strerror(EFBIG)));
+  CHECK(seen == "first\n");
+  SECTION("until the next call") { log.append("fourth"); }
+  SECTION("until somebody asks") {
+    log.flush();
+    log.append("fourth");
+  }
+  CHECK(read_text_file(path) == "first\nsecond\nthird\nfourth\n");
 }
 
 TEST_CASE("a scratch folder goes away with its content") {

@@ -54,6 +54,14 @@ TEST_CASE("state survives JSON, and damage is named") {
   for (int i = 0; i < 15; ++i) state.remember_loss(i / 7.0);
   CHECK(state.recent_losses.size() == TrainState::kRecent);
   CHECK(TrainState::from_json(state.to_json()) == state);
+  CHECK_FALSE(TrainState::from_json(state.to_json()).valid_loss.has_value());
+  for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    state.valid_loss = loss;  // nothing was scored, or the weights have gone wild
+    const TrainState again = TrainState::from_json(state.to_json());
+    REQUIRE(again.valid_loss.has_value());
+    CHECK_FALSE(std::isfinite(*again.valid_loss));
+    CHECK(again.best_loss == state.best_loss);
+  }
   CHECK_THROWS_AS(TrainState::from_json("[]"), CheckpointError);
   CHECK_THROWS_WITH(TrainState::from_json("{\"step\": 1}"), ContainsSubstring("updates"));
 }

@@ -166,10 +166,22 @@ TEST_CASE("metrics.csv has the columns of metrics.jsonl, one header, and each st
     REQUIRE(lines_of(path).size() == (torn == 1 ? 6 : 5));  // without its LF the row is still whole
     REQUIRE(lines_of(path).back().starts_with("5,"));
   }
+  std::string unix_ends;  // as editors and dos2unix leave it
+  for (const char c : whole)
+    if (c != '\r') unix_ends += c;
+  write_file_atomically(path, unix_ends);
+  MetricsCsv(path, 3).append(row(4));
+  CHECK(lines_of(path).size() == 5);
   MetricsCsv(path, 1).append(row(2));
   CHECK(lines_of(path).size() == 3);
   cut_metrics_csv(path, 1);
   CHECK(lines_of(path).size() == 2);
+  const std::string of_somebody = "step,loss\n1,2\n7,3\n";
+  write_file_atomically(path, of_somebody);
+  cut_metrics_csv(path, 1);
+  CHECK(read_text_file(path) == of_somebody);
+  CHECK_THROWS_WITH(MetricsCsv(path, 1), ContainsSubstring("other columns"));
+  CHECK(read_text_file(path) == of_somebody);
   write_file_atomically(path, "step,loss\r\n1,2\r\n");
   CHECK_THROWS_AS(MetricsCsv(path, 1), DataError);
 }
