@@ -6,6 +6,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -112,17 +113,10 @@ class Loader::Impl {
         delivered_(packer_.state()),
         slots_(static_cast<size_t>(options_.threads > 0 ? options_.prefetch : 0)) {
     ESM_CHECK(options_.rank >= 0 && options_.rank < options_.size, "rank {} of {}", options_.rank, options_.size);
-    for (int64_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+    start_threads();
   }
 
-  ~Impl() {
-    {
-      const std::scoped_lock lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~Impl() { stop_threads(); }
 
   void next(Batch& batch) {
     if (threads_.empty()) {
@@ -165,6 +159,29 @@ class Loader::Impl {
     std::exception_ptr error;
     bool ready = false;
   };
+
+  // The batches do not depend on the number of threads, so fewer than wanted will do, and even none.
+  void start_threads() {
+    try {
+      threads_.reserve(static_cast<size_t>(options_.threads));
+      while (std::ssize(threads_) < options_.threads) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      log::warn("only {} of {} loader threads (data.loader_threads) could be started: {}", threads_.size(),
+                options_.threads, error.what());
+    } catch (...) {
+      stop_threads();
+      throw;
+    }
+  }
+  void stop_threads() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
 
   void work() {
     BatchPlan plan;

@@ -26,7 +26,7 @@ struct LoaderOptions {
   MaskingConfig masking;
   int64_t rank = 0;  // batches rank, rank + size, rank + 2 size, ... of the one global sequence of batches
   int64_t size = 1;
-  int64_t threads = 0;   // 0: everything happens inside next()
+  int64_t threads = 0;   // 0: everything happens inside next(); fewer run, with a warning, where the system gives fewer
   int64_t prefetch = 4;  // batches held ready at most, with threads
 };
 

@@ -1,14 +1,17 @@
 // Batches: layout, content, independence of threads, ranks and packing, exact resume, errors, memory.
 #include "data/loader.h"
 
+#include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <map>
+#include <optional>
 
 #include "data/prepare.h"
 #include "data/samples.h"
@@ -85,13 +88,49 @@ std::map<std::pair<int64_t, int64_t>, std::map<int32_t, Drawn>> contents(const B
   return all;
 }
 
-int64_t resident_pages() {
+struct Pages {
   int64_t size = 0, resident = 0;
+};
+Pages pages_of_process() {
+  Pages pages;
   std::FILE* file = std::fopen("/proc/self/statm", "r");
-  REQUIRE(std::fscanf(file, "%ld %ld", &size, &resident) == 2);
+  REQUIRE(std::fscanf(file, "%ld %ld", &pages.size, &pages.resident) == 2);
   std::fclose(file);
-  return resident;
+  return pages;
 }
+int64_t resident_pages() { return pages_of_process().resident; }
+
+int64_t threads_of_process() { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); }
+
+// As long as it lives, there is room in the address space for the stacks of `most` more threads only.
+class FewThreads {
+ public:
+  explicit FewThreads(int64_t most) {
+    REQUIRE(::pthread_getattr_default_np(&old_) == 0);
+    pthread_attr_t large;
+    REQUIRE(::pthread_attr_init(&large) == 0);
+    REQUIRE(::pthread_attr_setstacksize(&large, size_t{kStack}) == 0);
+    REQUIRE(::pthread_setattr_default_np(&large) == 0);
+    ::pthread_attr_destroy(&large);
+    REQUIRE(::getrlimit(RLIMIT_AS, &limit_) == 0);
+    rlimit lower = limit_;
+    lower.rlim_cur =
+        static_cast<rlim_t>(pages_of_process().size * ::sysconf(_SC_PAGESIZE) + most * kStack + kStack / 2);
+    REQUIRE(::setrlimit(RLIMIT_AS, &lower) == 0);
+  }
+  ~FewThreads() {
+    ::setrlimit(RLIMIT_AS, &limit_);
+    ::pthread_setattr_default_np(&old_);
+    ::pthread_attr_destroy(&old_);
+  }
+  FewThreads(const FewThreads&) = delete;
+  FewThreads& operator=(const FewThreads&) = delete;
+
+ private:
+  static constexpr int64_t kStack = int64_t{2} << 30;
+  pthread_attr_t old_;
+  rlimit limit_{};
+};
 
 }  // namespace
 
@@ -415,6 +454,33 @@ TEST_CASE("a state of other data begins the next epoch; a damaged one is refused
   integers.pop_back();
   integers[11] = int64_t{1} << 60;  // number of draws that wait
   CHECK_THROWS_AS(LoaderState::from_integers(integers), CheckpointError);
+}
+
+TEST_CASE("where the system gives fewer threads than wanted the batches are the same") {
+  const Scratch scratch;
+  const Dataset set = made_set(scratch, protein_lengths(150));
+  LoaderOptions options{.seed = 3, .tokens_per_batch = 2048, .pack_window = 50};
+  std::vector<Batch> batches(12);
+  Loader plain(set, options);
+  for (Batch& batch : batches) plain.next(batch);
+  options.threads = 8;
+  for (const int64_t most : {0, 3}) {
+    INFO(most);
+    const int64_t before = threads_of_process();
+    std::optional<Loader> loader;
+    {
+      const FewThreads few(most);
+      loader.emplace(set, options);
+    }
+    CHECK(threads_of_process() - before <= most);
+    CHECK((most == 0 || threads_of_process() > before));
+    Batch batch;
+    for (const Batch& expected : batches) {
+      loader->next(batch);
+      REQUIRE(same(batch, expected));
+    }
+    CHECK(loader->state() == plain.state());
+  }
 }
 
 TEST_CASE("epochs() follows the samples that were given out") {
