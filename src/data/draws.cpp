@@ -9,6 +9,12 @@
 
 namespace esm::data {
 
+uint64_t epoch_counter(int64_t epoch, int64_t item) {
+  ESM_CHECK(epoch >= 0 && item >= 0 && item < (int64_t{1} << 40), "no counter for epoch {}, item {}", epoch, item);
+  constexpr uint64_t kEpochs = uint64_t{1} << 24;
+  return (static_cast<uint64_t>(epoch) & (kEpochs - 1)) << 40 | static_cast<uint64_t>(item);
+}
+
 DrawStream::DrawStream(std::vector<DrawnSet> sets, uint64_t seed, int64_t epochs, const DrawState& state)
     : sets_(std::move(sets)), seed_(seed), epochs_(epochs), state_(state) {
   ESM_CHECK(!sets_.empty() && (epochs_ == 0 || sets_.size() == 1), "{} epochs of {} sets", epochs_, sets_.size());

@@ -14,6 +14,11 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 
+/// (epoch, item) as one word of a Philox counter, for draws that differ by epoch; item below 2^40. The epoch is taken
+/// modulo 2^24: masks, crops and members of clusters repeat after 16.7 million epochs, which a tiny set in a mixture
+/// can reach. (Its order does not: sampler.h.)
+uint64_t epoch_counter(int64_t epoch, int64_t item);
+
 /// A set to draw from. Weights are relative to each other.
 struct DrawnSet {
   int64_t samples = 0;  // positions of an epoch

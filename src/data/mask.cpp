@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
+#include "data/draws.h"
 #include "data/vocabulary.h"
 
 namespace esm::data {
@@ -33,9 +33,7 @@ uint8_t Masker::replacement(uint32_t word, uint8_t token) const {
 
 void Masker::apply(int64_t epoch, int64_t sequence, int64_t start, std::span<uint8_t> tokens, int32_t first_slot,
                    std::vector<int32_t>& scored_rows, std::vector<uint8_t>& targets) const {
-  ESM_CHECK(epoch >= 0 && epoch < (int64_t{1} << 24) && sequence >= 0 && sequence < (int64_t{1} << 40),
-            "no mask for epoch {}, sequence {}", epoch, sequence);
-  const uint64_t where = static_cast<uint64_t>(epoch) << 40 | static_cast<uint64_t>(sequence);
+  const uint64_t where = epoch_counter(epoch, sequence);
   const int64_t n = std::ssize(tokens);
   for (int64_t block = start / 4; block * 4 < start + n; ++block) {
     const PhiloxResult words = philox(seed_, stream_, where, static_cast<uint32_t>(block));

@@ -13,7 +13,7 @@ namespace esm::data {
 /// Independent draws for each residue. One 32-bit word decides everything about a residue; the word is a pure function
 /// of (seed, stream, epoch, sequence, position in the uncut sequence), so a mask does not depend on packing, ranks,
 /// threads, or where a crop begins. Four neighbouring positions share one Philox block. <unk> and the special tokens
-/// are never chosen. Limits: epoch below 2^24, sequence below 2^40.
+/// are never chosen. Limit: sequence below 2^40. Masks repeat after 2^24 epochs (epoch_counter() in draws.h).
 class Masker {
  public:
   Masker(const MaskingConfig& config, uint64_t seed, RandomStream stream);

@@ -7,6 +7,7 @@
 #include "base/narrow.h"
 #include "base/philox.h"
 #include "base/units.h"
+#include "data/draws.h"
 #include "data/vocabulary.h"
 
 namespace esm::data {
@@ -63,8 +64,7 @@ Sample SampleList::piece(int64_t index) const {
 
 int64_t SampleList::member(uint64_t seed, int64_t epoch, int64_t cluster) const {
   const std::span<const uint32_t> members = clusters_->members(cluster);
-  const uint64_t where = static_cast<uint64_t>(epoch) << 40 | static_cast<uint64_t>(first_sequence_ + cluster);
-  const uint32_t word = philox(seed, RandomStream::kMember, where).v[0];
+  const uint32_t word = philox(seed, RandomStream::kMember, epoch_counter(epoch, first_sequence_ + cluster)).v[0];
   const auto fits = [this](uint32_t i) { return overlong_ != Overlong::kSkip || dataset_.length(i) <= max_residues_; };
   const auto n = static_cast<uint32_t>(std::count_if(members.begin(), members.end(), fits));
   if (n == 0) return members.front();  // piece() leaves it out
@@ -84,8 +84,7 @@ Sample SampleList::at(uint64_t seed, int64_t epoch, int64_t index) const {
   if (overlong_ != Overlong::kCrop) return sample;
   const int64_t places = dataset_.length(sample.sequence) - sample.residues + 1;
   if (places > 1) {
-    const uint64_t where =
-        static_cast<uint64_t>(epoch) << 40 | static_cast<uint64_t>(first_sequence_ + sample.sequence);
+    const uint64_t where = epoch_counter(epoch, first_sequence_ + sample.sequence);
     sample.start = uniform_below(philox(seed, RandomStream::kCrop, where).v[0], narrow<uint32_t>(places));
   }
   return sample;

@@ -37,7 +37,8 @@ class SampleList {
   /// Tokens of a sample in `epoch`, <cls> and <eos> included; 0: left out.
   int64_t tokens(uint64_t seed, int64_t epoch, int64_t index) const;
   /// The sample in `epoch`: the member depends on (seed, epoch, cluster), all of them are equally probable (with the
-  /// skip policy those within the limit); where a random crop begins depends on (seed, epoch, sequence).
+  /// skip policy those within the limit); where a random crop begins depends on (seed, epoch, sequence). Both repeat
+  /// after 2^24 epochs.
   Sample at(uint64_t seed, int64_t epoch, int64_t index) const;
 
   const Dataset& dataset() const { return dataset_; }

@@ -483,6 +483,24 @@ TEST_CASE("where the system gives fewer threads than wanted the batches are the 
   }
 }
 
+TEST_CASE("a tiny set goes on past 2^24 epochs, in loader threads too") {
+  const Scratch scratch;
+  const Dataset set = made_set(scratch, {60, 70, 1500});
+  LoaderOptions options{.seed = 3, .tokens_per_batch = 2048, .pack_window = 8};
+  constexpr int64_t kPeriod = int64_t{1} << 24;
+  LoaderState state = Loader(set, options).state();
+  state.packer.draws.sets.at(0).epoch = kPeriod - 2;
+  for (options.threads = 0; options.threads < 3; ++options.threads) {
+    Loader loader(set, options, state);
+    Batch batch;
+    for (int i = 0; i < 10; ++i) loader.next(batch);
+    CHECK(loader.state().packer.draws.sets.at(0).epoch > kPeriod);
+  }
+  const SampleList samples(set, {.max_tokens = 12});
+  for (const int64_t epoch : {int64_t{0}, int64_t{7}, kPeriod - 1})
+    CHECK(samples.at(3, epoch + kPeriod, 2).start == samples.at(3, epoch, 2).start);
+}
+
 TEST_CASE("epochs() follows the samples that were given out") {
   const Scratch scratch;
   Loader loader(made_set(scratch, std::vector<int64_t>(100, 62)),

@@ -111,6 +111,22 @@ TEST_CASE("a residue's fate does not depend on where the piece begins or ends") 
   }
 }
 
+TEST_CASE("masks repeat after 2^24 epochs, and not before") {
+  const Masker masker({}, 9, RandomStream::kMask);
+  const std::vector<uint8_t> tokens(400, 5);
+  constexpr int64_t kPeriod = int64_t{1} << 24;
+  for (const int64_t epoch : {int64_t{0}, int64_t{5}, kPeriod - 1}) {
+    const Masked first = mask(masker, tokens, epoch, 77);
+    for (const int64_t later : {epoch + kPeriod, epoch + 300 * kPeriod}) {
+      const Masked again = mask(masker, tokens, later, 77);
+      CHECK(again.tokens == first.tokens);
+      CHECK(again.rows == first.rows);
+    }
+  }
+  CHECK(mask(masker, tokens, kPeriod - 1, 77).rows != mask(masker, tokens, 0, 77).rows);
+  CHECK(mask(masker, tokens, kPeriod / 2, 77).rows != mask(masker, tokens, 0, 77).rows);
+}
+
 TEST_CASE("seed, stream, epoch and sequence all change the mask") {
   const std::vector<uint8_t> tokens(400, 5);
   const auto rows = mask(Masker({}, 9, RandomStream::kMask), tokens, 2, 77).rows;
