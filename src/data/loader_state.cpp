@@ -124,7 +124,11 @@ LoaderState LoaderState::from_integers(std::span<const int64_t> integers) {
     if (version != kOneSetVersion) draw.set = in.take();
   }
   state.packer.groups.resize(static_cast<size_t>(in.take_count(1)));
-  for (int64_t& group : state.packer.groups) group = in.take();
+  for (int64_t& group : state.packer.groups) {
+    group = in.take();
+    if (group <= 0)
+      fail<CheckpointError>("the data position of the checkpoint is damaged: a batch of {} samples", group);
+  }
   if (!in.done()) fail<CheckpointError>("the data position of the checkpoint has integers too many");
   return state;
 }

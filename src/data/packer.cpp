@@ -1,7 +1,6 @@
 #include "data/packer.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/check.h"
 #include "base/narrow.h"
@@ -32,14 +31,14 @@ Packer::Packer(PackerOptions options, const PackerState& state)
     if (tokens > 0) add({sample, narrow<int32_t>(tokens)});
   }
   // Batches that were cut already stand, unless they no longer fit.
-  if (!options_.bucketed ||
-      std::accumulate(state.groups.begin(), state.groups.end(), int64_t{0}) != std::ssize(waiting_))
-    return;
-  size_t first = 0;
+  if (!options_.bucketed) return;
+  int64_t first = 0;
   for (const int64_t count : state.groups) {
-    if (count <= 0 || count * row_tokens_of(first, static_cast<size_t>(count)) > options_.budget_tokens) return;
-    first += static_cast<size_t>(count);
+    if (count <= 0 || count > std::ssize(waiting_) - first) return;
+    if (count * row_tokens_of(static_cast<size_t>(first), static_cast<size_t>(count)) > options_.budget_tokens) return;
+    first += count;
   }
+  if (first != std::ssize(waiting_)) return;
   groups_.assign(state.groups.begin(), state.groups.end());
 }
 

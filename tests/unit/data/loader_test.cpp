@@ -456,6 +456,22 @@ TEST_CASE("a state of other data begins the next epoch; a damaged one is refused
   CHECK_THROWS_AS(LoaderState::from_integers(integers), CheckpointError);
 }
 
+TEST_CASE("a state with batches of no samples or fewer is refused") {
+  const Scratch scratch;
+  const Dataset set = made_set(scratch, protein_lengths(100));
+  Loader loader(set,
+                {.seed = 3, .tokens_per_batch = 2048, .layout = Layout::kBshd, .bucketed = true, .pack_window = 50});
+  Batch batch;
+  loader.next(batch);
+  REQUIRE_FALSE(loader.state().packer.groups.empty());
+  std::vector<int64_t> integers = loader.state().to_integers();
+  CHECK(LoaderState::from_integers(integers) == loader.state());
+  for (const int64_t group : {0, -1, -999999998}) {
+    integers.back() = group;
+    CHECK_THROWS_AS(LoaderState::from_integers(integers), CheckpointError);
+  }
+}
+
 TEST_CASE("where the system gives fewer threads than wanted the batches are the same") {
   const Scratch scratch;
   const Dataset set = made_set(scratch, protein_lengths(150));

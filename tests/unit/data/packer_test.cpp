@@ -2,6 +2,7 @@
 #include "data/packer.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -176,6 +177,34 @@ TEST_CASE("rows are as long as the longest, in multiples of 8, and as many as fi
   }
   CHECK(fill[0] < 0.6);
   CHECK(fill[1] > 0.85);
+}
+
+TEST_CASE("batches of a state that do not fit its pending samples are cut anew") {
+  const auto lengths = protein_lengths(500);
+  PackerOptions options = options_for(lengths, 8192, 300);
+  options.layout = Layout::kBshd;
+  options.bucketed = true;
+  Packer packer(options);
+  BatchPlan plan;
+  packer.next(plan);
+  PackerState state = packer.state();
+  const int64_t n = std::ssize(state.pending);
+  REQUIRE(n > 2);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const std::vector<int64_t>& groups :
+       {std::vector<int64_t>{n + 1000000000, -1000000000}, {kMost, kMost, n + 2}, {1, kMost}, {n + 1}, {n, 0}, {1}}) {
+    state.groups = groups;
+    Packer resumed(options, state);
+    CHECK(resumed.state().groups.empty());
+    std::map<std::pair<int64_t, int64_t>, int> seen;
+    do {
+      REQUIRE(resumed.next(plan));
+      CHECK(plan.row_tokens * std::ssize(plan.samples) <= 8192);
+      for (const Draw& sample : plan.samples) CHECK(++seen[{sample.epoch, sample.position}] == 1);
+    } while (!resumed.state().groups.empty());
+    CHECK(seen.size() == 300);
+    for (const Draw& sample : state.pending) CHECK(seen[{sample.epoch, sample.position}] == 1);
+  }
 }
 
 TEST_CASE("states of another data set or of other settings") {
