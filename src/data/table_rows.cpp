@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kBuffer = 1 << 20;
 constexpr size_t kRowLimit = 256 << 20;
+constexpr size_t kShownNames = 200;  // of columns, in messages
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // Cuts text into rows and fields.
@@ -97,9 +98,15 @@ class TableParser {
   void append(std::string_view piece) {
     row_blank_ = row_blank_ && piece.find_first_not_of(" \t") == std::string_view::npos;
     row_.append(piece);
+    check_size();
+  }
+
+  void check_size() const {
     if (row_.bytes() > kRowLimit)
-      fail<DataError>("{}:{}: a row of more than {} MiB: this is no table of proteins{}", path_, row_line_,
-                      kRowLimit >> 20, place_ == Place::kQuoted ? ", or a quote is not closed" : "");
+      fail<DataError>(
+          "{}:{}: a row that takes more than {} MiB of memory ({} fields so far): this is no table of proteins{}",
+          path_, row_line_, kRowLimit >> 20, row_.fields(),
+          place_ == Place::kQuoted ? ", or a quote is not closed" : "");
   }
 
   // Line ends inside of quotes, for the numbers in messages.
@@ -115,6 +122,7 @@ class TableParser {
     if (c == delimiter_) {
       row_blank_ = false;
       row_.end_field();
+      check_size();
       place_ = Place::kFieldStart;
       return;
     }
@@ -160,12 +168,15 @@ std::string_view trimmed(std::string_view text) {
 }
 
 TableHeader::TableHeader(const TableRow& row, std::string path, int64_t line) : path_(std::move(path)), line_(line) {
+  names_.reserve(row.fields());
   for (size_t i = 0; i < row.fields(); ++i) names_.emplace_back(trimmed(row[i]));
 }
 
 std::string TableHeader::quoted_names() const {
   std::string list;
-  for (const std::string& name : names_) list += fmt::format("{}'{}'", list.empty() ? "" : ", ", name);
+  const size_t shown = std::min(names_.size(), kShownNames);
+  for (size_t i = 0; i < shown; ++i) list += fmt::format("{}'{}'", i == 0 ? "" : ", ", names_[i]);
+  if (shown < names_.size()) list += fmt::format(" and {} more", names_.size() - shown);
   return list;
 }
 

@@ -28,7 +28,8 @@ class TableRow {
   void append(std::string_view piece) { text_ += piece; }
   void end_field() { ends_.push_back(text_.size()); }
   size_t fields() const { return ends_.size(); }
-  size_t bytes() const { return text_.size(); }
+  /// Memory of the text and of the ends of the fields, which of a row of delimiters alone is most of it.
+  size_t bytes() const { return text_.size() + sizeof(size_t) * ends_.size(); }
   std::string_view operator[](size_t field) const {
     const size_t begin = field == 0 ? 0 : ends_[field - 1];
     return std::string_view(text_).substr(begin, ends_[field] - begin);
@@ -46,7 +47,7 @@ class TableHeader {
   TableHeader(const TableRow& row, std::string path, int64_t line);
 
   const std::vector<std::string>& names() const { return names_; }
-  /// 'id', 'sequence'
+  /// 'id', 'sequence'; of very many the first ones and the number of the others
   std::string quoted_names() const;
   /// The one column of this name; looked for as it stands, then without regard to case. Throws DataError when two
   /// columns have it.
@@ -73,7 +74,8 @@ class RowSink {
 /// Reads the whole of `source`, called `path` in messages. RFC 4180: fields in double quotes may hold the delimiter,
 /// line ends and doubled quotes. Takes LF, CRLF and lone CR line ends, a byte order mark, blank lines and a missing
 /// last newline. Calls `tick` about once a MiB. Memory: one row. Throws DataError with path, line and column: no row at
-/// all, a quote that does not end or is followed by text, a NUL byte, a row above 256 MiB.
+/// all, a quote that does not end or is followed by text, a NUL byte, a row that takes more than 256 MiB (8 bytes a
+/// field on top of the text).
 void read_rows(ByteSource& source, const std::string& path, char delimiter, RowSink& sink,
                const std::function<void()>& tick);
 

@@ -119,6 +119,18 @@ TEST_CASE("what is wrong with a table is said with line and column") {
   CHECK_THAT(complaint(std::string("id,seq\na,M\0K\n", 13)), ContainsSubstring("NUL byte at offset 10"));
 }
 
+TEST_CASE("a row of too many fields is refused, not only one of too much text") {
+  // 33 MiB of commas: 8 bytes each.
+  CHECK_THAT(complaint("id,seq\na," + std::string(33 << 20, ',')),
+             ContainsSubstring("t.csv:2: a row that takes more than 256 MiB of memory (335"));
+}
+
+TEST_CASE("of a great many columns only the first are named") {
+  std::string header;
+  for (int i = 0; i < 1000; ++i) header += fmt::format("c{},", i);
+  CHECK_THAT(complaint(header + "\n"), ContainsSubstring("'c0', 'c1', ") && ContainsSubstring("'c199' and 801 more"));
+}
+
 TEST_CASE("odd CSV files give the counts of their index") {
   const Scratch scratch;
   const PrepareReport plain = prepare({odd("csv/plain.csv")}, scratch / "plain", {});
