@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "data/hdf5_shards.h"
 #include "data/readers.h"
 
@@ -153,15 +153,12 @@ void RecordCounter::end_record() {
     return;
   }
   tokenizer_.finish(tokens_);
-  FileReport& file = report_.files.back();
   const int64_t length = std::ssize(tokens_);
   if (length < std::max<int64_t>(1, options_.min_length)) {
     const bool gaps = tokenizer_.repairs()[static_cast<size_t>(Repair::kGap)] > 0;
     skip_record(length > 0 ? Skip::kTooShort : gaps ? Skip::kOnlyGaps : Skip::kEmpty);
     return;
   }
-  if (length > std::numeric_limits<uint32_t>::max())
-    fail<DataError>("{}: the sequence '{}' has {} residues: this is no protein", file.path, id_, length);
   before_usable(length);
   if (tokenizer_.repaired())
     for (size_t kind = 0; kind < kRepairs; ++kind) {
@@ -172,6 +169,11 @@ void RecordCounter::end_record() {
   if (!split_.empty()) ++report_.splits[split_];
   split_.clear();
   count(id_, tokens_);
+}
+
+void RecordCounter::refuse_sequence() const {
+  fail<DataError>("{}: the sequence '{}' has more than {} residues: this is no protein", report_.files.back().path, id_,
+                  with_thousands(kLongestSequence));
 }
 
 void RecordCounter::count(std::string_view id, std::span<const uint8_t> tokens) {

@@ -33,6 +33,10 @@ class SetStatistics {
   std::vector<uint64_t> sequence_hashes_, id_hashes_;
 };
 
+/// Residues. A record is refused as soon as it has more, since a small packed file can unfold without end. Far above
+/// any protein: titin has 35,213.
+inline constexpr int64_t kLongestSequence = int64_t{1} << 26;
+
 /// Tokenises what readers give and passes the usable records on, in order. Shows progress and hears a wish to stop
 /// (throws PrepareStopped). usable + skipped = records.
 class RecordCounter : public RecordSink {
@@ -40,7 +44,7 @@ class RecordCounter : public RecordSink {
   explicit RecordCounter(const PrepareOptions& options);
 
   /// Reads `files` one after the other (Format::read); returns the hash of the bytes of each.
-  /// Throws DataError and PrepareStopped.
+  /// Throws DataError (also at a record above kLongestSequence) and PrepareStopped.
   std::vector<std::string> read_files(const std::vector<std::string>& files);
   /// The same for the sequences of a shard. Throws DataError when it is damaged.
   void read_shard(const ShardFile& shard);
@@ -53,7 +57,9 @@ class RecordCounter : public RecordSink {
 
   void begin_record(std::string_view id) final;
   void sequence(std::string_view piece) final {
-    if (!passing_) tokenizer_.append(piece, tokens_);
+    if (passing_) return;
+    tokenizer_.append(piece, tokens_);
+    if (std::ssize(tokens_) > kLongestSequence) refuse_sequence();
   }
   void end_record() final;
   void skip_record(Skip reason) final;
@@ -76,6 +82,7 @@ class RecordCounter : public RecordSink {
   using Clock = std::chrono::steady_clock;
   void count(std::string_view id, std::span<const uint8_t> tokens);
   void show_progress(bool finished);
+  [[noreturn]] void refuse_sequence() const;
 
   const PrepareOptions& options_;
   PrepareProgress progress_;

@@ -147,6 +147,19 @@ TEST_CASE("inputs that cannot be used are refused by name and leave nothing behi
   CHECK(prepare_into(scratch, odd("csv/labels_sequences.fasta")).residues == 168);
 }
 
+TEST_CASE("a record without end is refused as soon as it is too long for a protein") {
+  const Scratch scratch;
+  const std::string longest = ">small\nMKV\n>huge\n" + std::string(size_t{1} << 26, 'A');
+  scratch.write("most.fasta", longest + "\n>next\nMK\n");
+  // What comes behind is not looked at any more: there would be a NUL byte.
+  scratch.write("more.fasta", longest + std::string(size_t{4} << 20, 'A') + std::string(1, '\0'));
+  CHECK(prepare({scratch / "most.fasta"}, scratch / "most", {}).lengths.longest == int64_t{1} << 26);
+  CHECK_THROWS_WITH(
+      prepare({scratch / "more.fasta"}, scratch / "more", {}),
+      ContainsSubstring("more.fasta: the sequence 'huge' has more than 67,108,864 residues: this is no protein"));
+  CHECK_FALSE(fs::exists(scratch / "more"));
+}
+
 TEST_CASE("an input that breaks off late leaves no folder, though shards were written already") {
   const Scratch scratch;
   std::string text;
