@@ -181,7 +181,7 @@ std::shared_ptr<const ClusterIndex> open_clusters(const std::vector<std::string>
   };
   if (auto index = cached()) return index;
   make_folders(options.cache_dir);
-  const FileDescriptor lock = cache_lock(path);
+  const FileDescriptor lock = cache_lock(path, options.should_stop);
   if (auto index = cached()) return index;
   write_file_atomically(path, make_index(files, set, [&] {
                           if (options.should_stop && options.should_stop())

@@ -108,7 +108,7 @@ std::string cached_folder(const std::vector<std::string>& files, const DatasetOp
   };
   if (usable()) return folder;
   make_folders(options.cache_dir);
-  const FileDescriptor lock = cache_lock(folder);
+  const FileDescriptor lock = cache_lock(folder, options.should_stop);
   if (usable()) return folder;
   prepare(files, folder, how);
   return folder;

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "data/cache_lock.h"
+#include "data/clusters.h"
 #include "data/shard_folder.h"
 #include "data/tokenizer.h"
 #include "data_fixture.h"
@@ -299,6 +301,44 @@ TEST_CASE("two processes that prepare the same FASTA at once both get it") {
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 0);
   }
+}
+
+TEST_CASE("who waits for another process that prepares the same hears a wish to stop") {
+  const Scratch scratch;
+  const std::string path = scratch / "thing";
+  int asked = 0;
+  const auto stop_later = [&asked] { return ++asked == 2; };
+  {
+    const FileDescriptor held = cache_lock(path, [] { return true; });  // not asked: nobody has it
+    REQUIRE(held.valid());
+    CHECK_THROWS_AS(cache_lock(path, stop_later), PrepareStopped);
+    CHECK(asked == 2);
+  }
+  CHECK(cache_lock(path, {}).valid());
+
+  // The same from above.
+  DatasetOptions options;
+  options.cache_dir = scratch / "cache";
+  const std::string input = odd("fasta/lf.fasta"), table = scratch.write("t.tsv", "cluster\tmember\na\titem_0\n");
+  const Dataset set = open_dataset({input}, options);
+  open_clusters({table}, set, options);
+  std::vector<FileDescriptor> locks;
+  std::vector<std::string> made;
+  for (const std::string& name : names_in(scratch / "cache"))
+    if (name.ends_with(".lock"))
+      locks.push_back(cache_lock((scratch / "cache") + "/" + name.substr(0, name.size() - 5), {}));
+    else
+      made.push_back((scratch / "cache") + "/" + name);
+  REQUIRE(locks.size() == 2);
+  REQUIRE(made.size() == 2);
+  for (const std::string& name : made) fs::remove_all(name);
+  options.should_stop = [] { return true; };
+  CHECK_THROWS_WITH(open_dataset({input}, options), ContainsSubstring("another process"));
+  CHECK_THROWS_WITH(open_clusters({table}, set, options), ContainsSubstring("another process"));
+  locks.clear();
+  options.should_stop = {};
+  CHECK(open_dataset({input}, options).fingerprint() == set.fingerprint());
+  CHECK(open_clusters({table}, set, options)->size() == 1);
 }
 
 TEST_CASE("a data set takes folders, shards and FASTA in any mixture and order") {
