@@ -95,13 +95,15 @@ std::string cached_folder(const std::vector<std::string>& files, const DatasetOp
     const ByteSource opened(file);  // a clear message for what cannot be read, before hashing
   }
   const std::string folder = (fs::path(options.cache_dir) / inputs_hash(files, how)).string();
+  // What is not usable may be replaced: the cache is ours (and prepare() looks that it holds nothing of others).
   const auto usable = [&] {
-    if (!is_shard_folder(folder)) return false;
+    std::error_code error;
+    if (!fs::exists(folder, error)) return false;
     try {
       open_shard_folder(folder, false);
       return true;
-    } catch (const DataError& error) {
-      log::warn("the cached shards are damaged and are made again: {}", error.what());
+    } catch (const DataError& damaged) {
+      log::warn("the cached shards are damaged and are made again: {}", damaged.what());
       how.force = true;
       return false;
     }

@@ -275,6 +275,16 @@ TEST_CASE("FASTA is prepared once into the cache, under its content and not its 
   scratch.write("cache/" + entries()[0] + "/shard-00000.h5", "damaged");
   scratch.write("cache/" + entries()[1] + "/shard-00000.h5", "damaged");
   CHECK(open_dataset({scratch / "b.fasta"}, options).fingerprint() == first.fingerprint());
+  // So is one that has lost its only shard, but not one with things of others in it.
+  const std::string entry = (scratch / "cache") + "/" + inputs_hash({scratch / "b.fasta"}, {});
+  fs::remove(entry + "/shard-00000.h5");
+  REQUIRE(fs::exists(entry + "/report.json"));
+  CHECK(open_dataset({scratch / "b.fasta"}, options).fingerprint() == first.fingerprint());
+  CHECK(names_in(entry) == std::vector<std::string>{"report.json", "report.txt", "shard-00000.h5"});
+  fs::remove(entry + "/shard-00000.h5");
+  write_file_atomically(entry + "/thesis.txt", "x");
+  CHECK_THROWS_WITH(open_dataset({scratch / "b.fasta"}, options), ContainsSubstring("other things"));
+  CHECK(fs::exists(entry + "/thesis.txt"));
 }
 
 TEST_CASE("two processes that prepare the same FASTA at once both get it") {
