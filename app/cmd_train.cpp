@@ -10,9 +10,15 @@
 #include "app/version.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "data/prepare.h"
 #include "train/trainer.h"
 
 namespace esm::app {
+namespace {
+
+int code_of_stop(int signal) { return signal == SIGINT ? kExitInterrupted : kExitSavedPleaseRequeue; }
+
+}  // namespace
 
 int cmd_train(int argc, char** argv) {
   std::string config_path;
@@ -46,11 +52,17 @@ int cmd_train(int argc, char** argv) {
   SlowFiles slow_files(slow_writes_ms);
   if (slow_writes_ms > 0) options.files = &slow_files;
 
-  const train::TrainResult result = train::train(config, options);
+  train::TrainResult result;
+  try {
+    result = train::train(config, options);
+  } catch (const data::PrepareStopped& stopped) {
+    log::info("stopped by {} before training began: {}", StopSignals::name(StopSignals::received()), stopped.what());
+    return code_of_stop(StopSignals::received());
+  }
   if (result.reason == train::StopReason::kSignal) {
     log::info("stopped by {}; saved {}; go on with: esmtrain train {} ... --resume auto",
               StopSignals::name(result.signal), result.checkpoint, config_path);
-    return result.signal == SIGINT ? kExitInterrupted : kExitSavedPleaseRequeue;
+    return code_of_stop(result.signal);
   }
   if (!result.unmet.empty()) {
     log::error("the run has ended, but not as expected:\n{}", result.unmet);
