@@ -9,15 +9,23 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "checkpoint/open_checkpoint.h"
+#include "precision/recipe.h"
 #include "train/evaluate_model.h"
 #include "train/setup.h"
 
 namespace esm::app {
 namespace {
 
-void print_json(const train::ModelSource& source, const std::map<std::string, train::EvalMetrics>& results) {
+using Results = std::map<std::string, train::EvalMetrics>;
+
+// With what differs between two evaluations of the same weights.
+void print_json(const train::ModelSource& source, const train::RunConfig& config, const Results& results) {
   JsonWriter json;
-  json.begin_object().field("checkpoint", source.path()).field("step", source.step()).key("valid").begin_object();
+  json.begin_object().field("checkpoint", source.path()).field("step", source.step());
+  json.field("seed", config.seed)
+      .field("precision", precision::find_recipe(config.precision).name)
+      .field("max_tokens", config.data.max_tokens);
+  json.field("masking_rate", config.data.masking.rate).key("valid").begin_object();
   for (const auto& [name, m] : results) {
     json.key(name).begin_object();
     json.field("loss", m.loss).field("perplexity", m.perplexity).field("accuracy", m.accuracy);
@@ -26,8 +34,11 @@ void print_json(const train::ModelSource& source, const std::map<std::string, tr
   std::printf("%s\n", json.end_object().end_object().text().c_str());
 }
 
-void print_table(const train::ModelSource& source, const std::map<std::string, train::EvalMetrics>& results) {
-  std::printf("%s (step %lld)\n", source.path().c_str(), static_cast<long long>(source.step()));
+void print_table(const train::ModelSource& source, const train::RunConfig& config, const Results& results) {
+  std::printf("%s (step %lld; seed %lld, %s, at most %lld tokens, %g %% masked)\n", source.path().c_str(),
+              static_cast<long long>(source.step()), static_cast<long long>(config.seed),
+              std::string(precision::find_recipe(config.precision).name).c_str(),
+              static_cast<long long>(config.data.max_tokens), 100 * config.data.masking.rate);
   for (const auto& [name, m] : results)
     std::printf("%s: loss %.4f  perplexity %.3f  accuracy %.4f  (%lld sequences, %lld scored tokens)\n", name.c_str(),
                 m.loss, m.perplexity, m.accuracy, static_cast<long long>(m.sequences),
@@ -41,7 +52,11 @@ int cmd_eval(int argc, char** argv) {
   std::vector<std::string> files;
   bool json = false;
   std::vector<config::Override> overrides;
-  Args args("eval", "Masked-language-model loss, perplexity and accuracy of a model on proteins, with fixed masks.");
+  Args args(
+      "eval",
+      "Masked-language-model loss, perplexity and accuracy of a model on proteins, with fixed masks. A run is "
+      "evaluated with its own settings (seed, precision, max_tokens, masking), any other model with the defaults: "
+      "to compare two, give both the same.");
   args.positional(checkpoint, "CHECKPOINT",
                   "A run folder (its best checkpoint), a checkpoint of ours, a Hugging Face or NVIDIA folder, or a .pt "
                   "file of fair-esm.")
@@ -87,9 +102,9 @@ int cmd_eval(int argc, char** argv) {
     return kExitInterrupted;
   }
   if (json)
-    print_json(source, *results);
+    print_json(source, config, *results);
   else
-    print_table(source, *results);
+    print_table(source, config, *results);
   return 0;
 }
 

@@ -52,11 +52,7 @@ constexpr std::array kReports{
 }  // namespace
 
 int cmd_report(int argc, char** argv) {
-  static char help[] = "--help";
-  std::array<char*, 2> listing{argv[0], help};
-  const bool bare = argc < 2;
-  return run_subcommand("esmtrain report", "What a run has recorded, as tables and pictures.", kReports,
-                        bare ? 2 : argc, bare ? listing.data() : argv);
+  return run_subcommand("esmtrain report", "What a run has recorded, as tables and pictures.", kReports, argc, argv);
 }
 
 }  // namespace esm::app

@@ -16,6 +16,7 @@
 #include "app/version.h"
 #include "base/check.h"
 #include "base/files.h"
+#include "base/log.h"
 
 namespace esm::app {
 namespace {
@@ -109,6 +110,9 @@ int main(int argc, char** argv) {
     message = esm::app::message_of(e);
   }
   std::fflush(stdout);
-  fmt::print(stderr, "esmtrain: error: {}\n", esm::app::without_controls(message));
+  message = esm::app::without_controls(message);
+  esm::log::to_file(esm::log::Level::kError, message);  // a run says in its own log why it ended
+  // Standard error may be a full disk too; the exit code tells then.
+  std::fputs(fmt::format("esmtrain: error: {}\n", message).c_str(), stderr);
   return code;
 }

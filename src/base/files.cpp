@@ -82,10 +82,10 @@ void write_file_atomically(const std::string& path, std::string_view content) {
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
   try {
     FileDescriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.valid()) fail<DataError>("cannot write {}: {}", temporary, errno_text());
-    write_all(file.get(), content, temporary);
+    if (!file.valid()) fail<DataError>("cannot write {}: {}", path, errno_text());
+    write_all(file.get(), content, path);
     if (::fsync(file.get()) != 0 || ::close(file.release()) != 0)
-      fail<DataError>("cannot write {}: {}", temporary, errno_text());
+      fail<DataError>("cannot write {}: {}", path, errno_text());
     if (::rename(temporary.c_str(), path.c_str()) != 0)
       fail<DataError>("cannot rename {} to {}: {}", temporary, path, errno_text());
   } catch (...) {

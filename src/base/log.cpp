@@ -87,6 +87,12 @@ void set_terminal_hooks(std::function<void()> before, std::function<void()> afte
   sinks().after = std::move(after);
 }
 
+void to_file(Level level, std::string_view line) {
+  Sinks& out = sinks();
+  std::scoped_lock lock(out.mutex);
+  if (out.file) out.file->log(to_spdlog(level), "{}{}", prefix(level), line);
+}
+
 void write(Level level, std::string_view line) {
   Sinks& out = sinks();
   std::scoped_lock lock(out.mutex);

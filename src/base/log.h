@@ -24,6 +24,9 @@ void also_to_file(const std::string& path);
 /// Empty functions remove the hooks.
 void set_terminal_hooks(std::function<void()> before, std::function<void()> after);
 
+/// One line for that file alone, if there is one.
+void to_file(Level level, std::string_view line);
+
 /// Writes one line. Thread-safe.
 void write(Level level, std::string_view line);
 

@@ -12,7 +12,7 @@
 namespace esm {
 namespace {
 
-constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGUSR1};
+constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 std::atomic<int> first_signal{0};
 std::atomic<int64_t> first_seconds{0};
 struct sigaction old_actions[kStopSignals.size()];
@@ -41,7 +41,11 @@ StopSignals::StopSignals() {
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < kStopSignals.size(); ++i) ::sigaction(kStopSignals[i], &action, &old_actions[i]);
+  for (size_t i = 0; i < kStopSignals.size(); ++i) {
+    ::sigaction(kStopSignals[i], &action, &old_actions[i]);
+    if (kStopSignals[i] == SIGHUP && old_actions[i].sa_handler == SIG_IGN)  // nohup
+      ::sigaction(SIGHUP, &old_actions[i], nullptr);
+  }
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, &old_pipe);
   ::sigaction(SIGXFSZ, &action, &old_file_size);
@@ -60,6 +64,7 @@ std::string StopSignals::name(int signal) {
     case SIGINT: return "SIGINT";
     case SIGTERM: return "SIGTERM";
     case SIGUSR1: return "SIGUSR1";
+    case SIGHUP: return "SIGHUP";
     default: return "signal " + std::to_string(signal);
   }
 }

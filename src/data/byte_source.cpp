@@ -42,7 +42,8 @@ const Magic kForeign[] = {
                       "7zXZ",
                       5),
      "xz-compressed", "unpack it with `unxz`, or pack it with gzip"},
-    {std::string_view("PK\x03\x04", 4), "a zip archive", "unpack it with `unzip`"},
+    {std::string_view("PK\x03\x04", 4), "a zip archive",
+     "save an Excel workbook as CSV; unpack anything else with `unzip`"},
     {"PAR1", "a parquet table", kParquetAdvice},
     {std::string_view("SQLite format 3\0", 16), "an SQLite database",
      "export its sequences, for example with `sqlite3 -header -csv FILE 'SELECT id, sequence FROM protein' > "

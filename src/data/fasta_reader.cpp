@@ -73,8 +73,13 @@ class FastaParser {
     } else if (in_record_ || rest[0] == '\n') {
       place_ = Place::kSequence;
     } else {
-      fail<DataError>("{}:{}: not FASTA: text before the first '>' header: \"{}\"{}", path_, line_, excerpt(rest),
-                      rest[0] == '@' ? ". This looks like FASTQ (nucleotide reads); protein sequences are wanted" : "");
+      const std::string line = excerpt(rest);
+      const char* const advice =
+          rest[0] == '@' ? ". This looks like FASTQ (nucleotide reads); protein sequences are wanted"
+          : line.find_first_of(",\t?") != std::string::npos
+              ? ". A table has a name that ends in .csv or .tsv, or is read with --format csv or tsv"
+              : "";
+      fail<DataError>("{}:{}: not FASTA: text before the first '>' header: \"{}\"{}", path_, line_, line, advice);
     }
   }
 

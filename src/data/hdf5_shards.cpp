@@ -336,7 +336,7 @@ std::string write_shard(const std::string& path, const ShardContent& content) {
 struct ShardFile::Hdf5View {
   explicit Hdf5View(const std::string& p, int64_t bytes)
       : path(p), file_bytes(bytes), file(H5Fopen(p.c_str(), H5F_ACC_RDONLY, file_access(nullptr).get()), H5Fclose) {
-    require(file.valid(), path, "the HDF5 file is cut or damaged: HDF5 cannot open it. Prepare or copy it again");
+    require(file.valid(), path, "the HDF5 file is cut or damaged: HDF5 cannot open it; " + std::string(kMakeAgain));
   }
 
   std::string names() const {
@@ -465,10 +465,10 @@ void ShardFile::read_layout() {
   checksums_.resize(static_cast<size_t>(checksums_at_.bytes / 8));
   read_bytes(checksums_at_, 0, std::as_writable_bytes(std::span(checksums_)));
   if (hash_of(checksums_) != checksums_hash)
-    fail<DataError>("{}: the list of checksums is damaged. Prepare or copy it again", path_);
+    fail<DataError>("{}: the list of checksums is damaged; {}", path_, kMakeAgain);
   read_lengths(lengths_hash);
   if (content_hash_ != content_hash_of(residues_, checksums_hash, lengths_hash, ids_hash_, id_offsets_hash_))
-    fail<DataError>("{}: content_hash does not fit the content. Prepare or copy it again", path_);
+    fail<DataError>("{}: content_hash does not fit the content; {}", path_, kMakeAgain);
 }
 
 }  // namespace esm::data

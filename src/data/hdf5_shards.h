@@ -23,6 +23,10 @@
 
 namespace esm::data {
 
+/// What to do about a damaged shard.
+inline constexpr char kMakeAgain[] =
+    "copy it again, prepare it again with --force or, where it lies in a cache, delete its folder";
+
 /// A shard in memory, before it is written.
 struct ShardContent {
   std::vector<uint8_t> tokens;

@@ -105,6 +105,17 @@ class ShardWriter : public RecordCounter {
   std::string content_hash_;
 };
 
+// Why a report has no usable record.
+std::string why_none(const PrepareReport& report) {
+  if (report.records == 0) return "there is no record in it";
+  std::string reasons;
+  for (size_t i = 0; i < kSkips; ++i)
+    if (report.skipped[i] > 0)
+      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", with_thousands(report.skipped[i]),
+                             skip_reason(static_cast<Skip>(i)));
+  return fmt::format("{} records, all skipped: {}", with_thousands(report.records), reasons);
+}
+
 // The report when `folder` holds just what these inputs and settings give.
 bool holds_same(const std::string& folder, const std::string& hash) {
   try {
@@ -145,7 +156,7 @@ PrepareReport prepare(const std::vector<std::string>& inputs, const std::string&
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))
     fail<DataError>("{} exists and is not a folder", folder);
   if (fs::is_directory(folder, error) && !fs::is_empty(folder, error)) {
-    if (!streams) {  // these cannot be read twice
+    if (!streams && !options.force) {  // streams cannot be read twice
       if (const std::string hash = inputs_hash(files, options); holds_same(folder, hash)) {
         PrepareReport report;
         report.already_there = true;
@@ -183,9 +194,8 @@ PrepareReport prepare(const std::vector<std::string>& inputs, const std::string&
   PrepareReport report = writer.finish(combined_hash(files, hashes, options));
   remove_all_but_shards(output.path(), report.shards);
   if (report.usable == 0)
-    fail<DataError>("no usable sequence in {}{}: {} records, all skipped for want of residues. Is this protein data?",
-                    files.front(), files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "",
-                    report.records);
+    fail<DataError>("no usable sequence in {}{}: {}", files.front(),
+                    files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", why_none(report));
   const auto in_output = [&](const std::string& name) { return (fs::path(output.path()) / name).string(); };
   write_file_atomically(in_output(kReportText), to_text(report));
   std::map<std::string, std::string> checksums{{kReportText, hash_file(in_output(kReportText))}};

@@ -51,6 +51,7 @@ LengthStatistics SetStatistics::length_statistics() const {
   const auto middle = lengths.begin() + std::ssize(lengths) / 2;
   std::nth_element(lengths.begin(), middle, lengths.end());
   s.median = *middle;
+  if (lengths.size() % 2 == 0) s.median = (s.median + *std::max_element(lengths.begin(), middle)) / 2;
   return s;
 }
 
@@ -62,7 +63,8 @@ RecordCounter::RecordCounter(const PrepareOptions& options)
 
 std::vector<std::string> RecordCounter::read_files(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
-    format_of(file, options_.format);
+    if (!format_of(file, options_.format).has_columns && !options_.table.split.empty())
+      fail<DataError>("{}: only tables (CSV, TSV) have splits; leave --split out", file);
     // Opens it: a wrong name is found before the work begins. A stream can be opened once only.
     if (!is_stream(file)) progress_.bytes_total += ByteSource(file).raw_bytes();
   }

@@ -47,6 +47,7 @@ std::string length_bin_name(size_t bin) {
 std::string_view repair_name(Repair repair) { return kRepairWords.at(static_cast<size_t>(repair)).name; }
 std::string_view repair_effect(Repair repair) { return kRepairWords.at(static_cast<size_t>(repair)).effect; }
 std::string_view skip_name(Skip skip) { return kSkipWords.at(static_cast<size_t>(skip)).name; }
+std::string_view skip_reason(Skip skip) { return kSkipWords.at(static_cast<size_t>(skip)).effect; }
 
 int64_t PrepareReport::skipped_records() const { return std::accumulate(skipped.begin(), skipped.end(), int64_t{0}); }
 
@@ -136,7 +137,7 @@ std::string to_text(const PrepareReport& report) {
                                  with_thousands(report.usable), with_thousands(report.residues),
                                  with_thousands(report.skipped_records()));
   const LengthStatistics& lengths = report.lengths;
-  text += fmt::format("lengths: shortest {}, median {}, mean {:.1f}, longest {} residues\n", lengths.shortest,
+  text += fmt::format("lengths: shortest {}, median {:.10g}, mean {:.1f}, longest {} residues\n", lengths.shortest,
                       lengths.median, lengths.mean, lengths.longest);
   for (size_t kind = 0; kind < kSkips; ++kind)
     if (report.skipped[kind] > 0)
@@ -163,6 +164,8 @@ std::string to_text(const PrepareReport& report) {
                         paths.size() > 1 ? fmt::format(" and {} more", paths.size() - 1) : "", columns);
   for (const auto& [name, records] : report.splits)
     text += fmt::format("split {}: {} records\n", name, with_thousands(records));
+  if (report.splits.size() > 1)
+    text += "warning: these splits are used together; `esmtrain data prepare --split` takes one of them\n";
   for (const FileReport& file : report.files)
     if (file.records == 0) text += fmt::format("warning: {} holds no record\n", file.path);
   return text;

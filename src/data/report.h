@@ -37,6 +37,8 @@ enum class Skip {
 };
 inline constexpr int kSkips = 5;
 std::string_view skip_name(Skip skip);
+/// "shorter than the minimum", ...
+std::string_view skip_reason(Skip skip);
 
 struct FileReport {
   std::string path;
@@ -49,8 +51,8 @@ struct FileReport {
 
 /// Lengths of the usable records.
 struct LengthStatistics {
-  int64_t shortest = 0, median = 0, longest = 0;
-  double mean = 0, deviation = 0;
+  int64_t shortest = 0, longest = 0;
+  double median = 0, mean = 0, deviation = 0;
   std::vector<int64_t> histogram;  // [kLengthBins]
 };
 /// Upper ends of the histogram's bins, in residues; one more bin is open.

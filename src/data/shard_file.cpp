@@ -49,7 +49,7 @@ void ShardFile::read_lengths(const std::string& expected_hash) {
   lengths_.resize(static_cast<size_t>(lengths_at_.bytes / 4));
   read_bytes(lengths_at_, 0, std::as_writable_bytes(std::span(lengths_)));
   if (hash_hex(std::as_bytes(std::span(lengths_))) != expected_hash)
-    fail<DataError>("{}: the lengths are damaged. Prepare or copy it again", path_);
+    fail<DataError>("{}: the lengths are damaged; {}", path_, kMakeAgain);
   int64_t total = 0;
   for (size_t i = 0; i < lengths_.size(); ++i) {
     if (i % kBlock == 0) block_offsets_.push_back(total);
@@ -107,8 +107,8 @@ void ShardFile::check_chunk(int64_t chunk, std::vector<std::byte>& buffer) const
   buffer.resize(static_cast<size_t>(std::min(chunk_bytes_, residues_ - begin)));
   read_bytes(tokens_, begin, buffer);
   if (hash64(buffer) != checksums_[static_cast<size_t>(chunk)])
-    fail<DataError>("{}: wrong checksum of residues {} to {}: the file is damaged. Prepare or copy it again", path_,
-                    begin, begin + std::ssize(buffer) - 1);
+    fail<DataError>("{}: wrong checksum of residues {} to {}: the file is damaged; {}", path_, begin,
+                    begin + std::ssize(buffer) - 1, kMakeAgain);
 }
 
 std::string ShardFile::id(int64_t record) const {
@@ -116,7 +116,7 @@ std::string ShardFile::id(int64_t record) const {
   int64_t ends[2] = {};
   read_bytes(id_offsets_, record * 8, std::as_writable_bytes(std::span(ends)));
   if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > ids_.bytes || ends[1] - ends[0] > (1 << 20))
-    fail<DataError>("{}: the ids are damaged. Prepare or copy it again", path_);
+    fail<DataError>("{}: the ids are damaged; {}", path_, kMakeAgain);
   std::string id(static_cast<size_t>(ends[1] - ends[0]), '\0');
   if (!id.empty()) read_bytes(ids_, ends[0], std::as_writable_bytes(std::span(id)));
   return id;
@@ -131,7 +131,7 @@ void ShardFile::visit_ids(const std::function<void(int64_t, std::string_view)>& 
     ends.resize(n + 1);
     read_bytes(id_offsets_, first * 8, std::as_writable_bytes(std::span(ends)));
     if (ends[0] < 0 || ends[n] > ids_.bytes || !std::is_sorted(ends.begin(), ends.end()))
-      fail<DataError>("{}: the ids are damaged. Prepare or copy it again", path_);
+      fail<DataError>("{}: the ids are damaged; {}", path_, kMakeAgain);
     text.resize(static_cast<size_t>(ends[n] - ends[0]));
     if (!text.empty()) read_bytes(ids_, ends[0], std::as_writable_bytes(std::span(text)));
     for (size_t i = 0; i < n; ++i)
@@ -145,7 +145,7 @@ void ShardFile::verify_all() const {
   offsets.reserve(lengths_.size() + 1);
   for (const uint32_t n : lengths_) offsets.push_back(offsets.back() + n);
   if (hash_hex(std::as_bytes(std::span(offsets))) != offsets_hash_)
-    fail<DataError>("{}: offsets and lengths do not agree. Prepare or copy it again", path_);
+    fail<DataError>("{}: offsets and lengths do not agree; {}", path_, kMakeAgain);
   std::vector<std::byte> buffer;
   for (int64_t chunk = 0; chunk < std::ssize(checksums_); ++chunk) check_chunk(chunk, buffer);
   for (const auto& [name, extent, hash] :
@@ -157,7 +157,7 @@ void ShardFile::verify_all() const {
       read_bytes(*extent, at, buffer);
       hasher.update(std::span<const std::byte>(buffer));
     }
-    if (hasher.hex() != *hash) fail<DataError>("{}: the {} are damaged. Prepare or copy it again", path_, name);
+    if (hasher.hex() != *hash) fail<DataError>("{}: the {} are damaged; {}", path_, name, kMakeAgain);
   }
 }
 

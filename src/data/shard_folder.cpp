@@ -103,18 +103,16 @@ std::vector<std::shared_ptr<const ShardFile>> open_shard_folder(const std::strin
     auto shard = std::make_shared<const ShardFile>(file, lazy_checksums);
     const int64_t number = std::ssize(shards);
     if (shard->shard() != number)
-      fail<DataError>("{}: shard {} is missing (found {} with number {}). Prepare or copy the data again", path,
-                      shard_name(number), name, shard->shard());
+      fail<DataError>("{}: shard {} is missing (found {} with number {}); {}", path, shard_name(number), name,
+                      shard->shard(), kMakeAgain);
     if (shard->previous_hash() != (shards.empty() ? "" : shards.back()->content_hash()))
-      fail<DataError>("{}: {} belongs to another data set than the shard before it. Prepare or copy the data again",
-                      path, name);
+      fail<DataError>("{}: {} belongs to another data set than the shard before it; {}", path, name, kMakeAgain);
     shards.push_back(std::move(shard));
   }
   if (shards.empty())
     fail<DataError>("{} is a folder without shards (shard-00000.h5, ...) of `esmtrain data prepare`", path);
   if (!shards.back()->last())
-    fail<DataError>("{}: the shards after {} are missing. Prepare or copy the data again", path,
-                    shard_name(std::ssize(shards) - 1));
+    fail<DataError>("{}: the shards after {} are missing; {}", path, shard_name(std::ssize(shards) - 1), kMakeAgain);
   return shards;
 }
 

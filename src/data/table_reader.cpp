@@ -22,13 +22,22 @@ bool is_missing(std::string_view value) {
   return std::find(std::begin(kMissing), std::end(kMissing), lower(trimmed(value))) != std::end(kMissing);
 }
 
-// "train", "valid", "test", or "" for a value that names no split.
-std::string_view split_name(std::string_view set, std::string_view validation) {
-  const std::string name = lower(trimmed(set));
+constexpr std::string_view kYes[] = {"true", "t", "1", "1.0", "yes", "y"};
+constexpr std::string_view kNo[] = {"false", "f", "0", "0.0", "no", "n"};
+
+// "train", "valid", "test", or "" for a value that names no split. `clear`: the column validation says yes or no.
+std::string_view split_name(std::string_view set, std::string_view validation, bool& clear) {
+  const std::string name = lower(trimmed(set)), valid = lower(trimmed(validation));
+  const auto among = [&](const auto& words) {
+    return std::find(std::begin(words), std::end(words), valid) != std::end(words);
+  };
+  clear = true;
   if (name == "test") return "test";
   if (name == "valid" || name == "validation" || name == "val") return "valid";
   if (name != "train") return "";
-  return lower(trimmed(validation)) == "true" ? "valid" : "train";
+  if (among(kYes)) return "valid";
+  clear = among(kNo) || is_missing(valid);
+  return "train";
 }
 
 // What the columns mean and what becomes of a row.
@@ -59,7 +68,11 @@ class RecordMaker : public RowSink {
   void row(const TableRow& row, int64_t line) override {
     header_->check(row, line);
     if (set_) {
-      const std::string_view split = split_name(row[*set_], validation_ ? row[*validation_] : "");
+      bool clear = true;
+      const std::string_view split = split_name(row[*set_], validation_ ? row[*validation_] : "", clear);
+      if (!options_.split.empty() && !clear)
+        fail<DataError>("{}:{}: the column 'validation' holds '{}'; true or false expected", path_, line,
+                        row[*validation_]);
       if (!options_.split.empty() && split != options_.split) return sink_.skip_record(Skip::kOtherSplit);
       if (!split.empty()) sink_.split(split);
     }

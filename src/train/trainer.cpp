@@ -299,6 +299,9 @@ bool Trainer::validate() {
   for (const auto& [name, m] : *results)
     log::info("step {}  validation '{}': loss {:.4f}  perplexity {:.3f}  accuracy {:.4f}", state_.step, name, m.loss,
               m.perplexity, m.accuracy);
+  for (const auto& [name, m] : *results)
+    if (m.scored == 0)
+      log::warn("step {}  validation '{}': nothing was scored, it has no residue that is masked", state_.step, name);
   if (note_validation(results->at(monitor_).loss) && config_.checkpoint.keep_best) save();
   return true;
 }

@@ -13,7 +13,9 @@
 #include "cli/process.h"
 #include "support/catch.h"
 
+using esm::read_text_file;
 using esm::ScratchFolder;
+using esm::write_file_atomically;
 using esm::test::Finished;
 namespace fs = std::filesystem;
 
@@ -66,6 +68,45 @@ TEST_CASE("data prepare refuses bad input with exit code 3, one line, and no fol
   CHECK(prepare({kData + "oddities/fasta/lf.fasta"}).exit_code == 2);
   CHECK(prepare({kData + "oddities/fasta/lf.fasta", "--out", scratch.path() + "/set", "--min-length", "0"}).exit_code ==
         2);
+}
+
+TEST_CASE("what a set without a usable sequence, or without splits, says") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string out = scratch.path() + "/set";
+  const auto error = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--out", out});
+    const Finished done = prepare(arguments);
+    CHECK(done.exit_code == 3);
+    CHECK_FALSE(fs::exists(out));
+    return done.err;
+  };
+  const std::string table = scratch.path() + "/t.csv", empty = scratch.path() + "/e.fasta";
+  write_file_atomically(table, "sequence,set,validation\nMKV,train,1\nMKVA,train,0\nMK,test,\nMKVL,train,\n");
+  write_file_atomically(empty, "");
+  CHECK_THAT(error({table, "--min-length", "9"}),
+             ContainsSubstring("4 records, all skipped: 4 shorter than the minimum"));
+  CHECK_THAT(error({empty}), ContainsSubstring("e.fasta: there is no record in it"));
+  CHECK_THAT(error({kData + "oddities/fasta/lf.fasta", "--split", "valid"}),
+             ContainsSubstring("only tables (CSV, TSV) have splits"));
+  const Finished all = prepare({table, "--out", out});
+  CHECK_THAT(all.out, ContainsSubstring("median 3.5") && ContainsSubstring("split train: 2 records") &&
+                          ContainsSubstring("split valid: 1 records") &&
+                          ContainsSubstring("these splits are used together"));
+}
+
+TEST_CASE("a damaged shard is made again with --force") {
+  const ScratchFolder scratch("esm-cli-data");
+  const std::string out = scratch.path() + "/set", shard = out + "/shard-00000.h5";
+  const std::string fasta = kData + "protein/tiny_valid.fasta";
+  REQUIRE(prepare({fasta, "--out", out}).exit_code == 0);
+  const std::string whole = read_text_file(shard);
+  std::string damaged = whole;
+  damaged[whole.size() / 2] ^= 1;
+  write_file_atomically(shard, damaged);
+  CHECK(esm::test::run({ESM_EXE, "data", "verify", out}).exit_code == 3);
+  CHECK(prepare({fasta, "--out", out, "--force"}).exit_code == 0);
+  CHECK(read_text_file(shard) == whole);
+  CHECK(esm::test::run({ESM_EXE, "data", "verify", out}).exit_code == 0);
 }
 
 TEST_CASE("odd CSV files give the outcome of their index") {

@@ -136,6 +136,9 @@ TEST_CASE("output that cannot be written is an error: /dev/full and a closed sta
     check_one_line(closed, 1);
     CHECK_THAT(closed.err, ContainsSubstring("cannot write to standard output: "));
   }
+  // An error that nobody can be told of still has its exit code.
+  CHECK(in_shell({"data", "inspect", "nosuch.fasta"}, "2>/dev/full").exit_code == 3);
+  CHECK(in_shell({"bogus"}, "2>/dev/full").exit_code == 2);
   // Whoever reads has had enough.
   CHECK(run({"bash", "-c",
              "\"$0\" config reference | head -n 1 >/dev/null; test ${PIPESTATUS[0]} -ne 0 -o ${PIPESTATUS[1]} -eq 0",

@@ -116,7 +116,7 @@ TEST_CASE("signals save at the step border; the resumed run equals the straight 
   const ScratchFolder a("esm-straight");
   REQUIRE(run(train_command(tiny_config(a.path()), {"--train.max_steps=300"}), in_repository()).exit_code == 0);
   const auto expected = metric_rows(a.path() + "/run");
-  for (const auto& [signal, code] : {std::pair{SIGTERM, 75}, {SIGUSR1, 75}, {SIGINT, 130}}) {
+  for (const auto& [signal, code] : {std::pair{SIGTERM, 75}, {SIGUSR1, 75}, {SIGHUP, 75}, {SIGINT, 130}}) {
     CAPTURE(signal);
     const ScratchFolder b("esm-stopped");
     const auto command =

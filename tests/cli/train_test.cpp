@@ -123,6 +123,15 @@ TEST_CASE("batches with nothing to predict add nothing") {
   CHECK(empty > 0);
 }
 
+TEST_CASE("the log of a run says why it ended") {
+  const ScratchFolder scratch("esm-train");
+  const Finished failed =
+      run(train_command(tiny_config(scratch.path()), {"--data.train", "nosuch.fasta"}), in_repository());
+  INFO(failed.all());
+  CHECK(failed.exit_code == 3);
+  CHECK_THAT(read_text_file(scratch.path() + "/run/train.log"), ContainsSubstring("error: nosuch.fasta"));
+}
+
 TEST_CASE("early stop, best checkpoint and several validation sets") {
   const ScratchFolder scratch("esm-train");
   const std::string config =

@@ -108,6 +108,8 @@ TEST_CASE("what is wrong with a table is said with line and column") {
              ContainsSubstring("t.csv:1: there is no column 'sek'") && ContainsSubstring("'seq', 'id'"));
   CHECK_THAT(complaint("seq,id\nMK,a\n", {.id_column = "nr"}), ContainsSubstring("no column 'nr'"));
   CHECK_THAT(complaint("seq,id\nMK,a\n", {.split = "train"}), ContainsSubstring("no column 'set'"));
+  CHECK_THAT(complaint("seq,set,validation\nMK,train,maybe\n", {.split = "train"}),
+             ContainsSubstring("t.csv:2: the column 'validation' holds 'maybe'; true or false expected"));
   CHECK_THAT(complaint("seq,seq\nMK,a\n"), ContainsSubstring("two columns are called 'seq' (fields 1 and 2)"));
   CHECK_THAT(complaint("id;sequence\na;MK\n"), ContainsSubstring("semicolons"));
   CHECK_THAT(complaint("id\tsequence\na\tMK\n"), ContainsSubstring("tabs"));
