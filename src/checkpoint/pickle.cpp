@@ -14,6 +14,10 @@ namespace {
 // ESM-2 15B has 70,000 values in 300 KB.
 constexpr size_t kMaxBytes = size_t{16} << 20;
 constexpr size_t kMaxValues = 1'000'000;
+// Of storages and tensors together: a few bytes of references to kept values make one, which takes up to 1 KB here.
+constexpr size_t kMaxTensors = 100'000;
+// torch.save numbers its storages. Each tensor holds a copy of the name, whose text the pickle holds only once.
+constexpr size_t kMaxStorageName = 256;
 
 enum class Known { kRebuildTensor, kOrderedDict, kNamespace, kStorageType };
 
@@ -77,7 +81,7 @@ class Pickle::Machine {
     const int opcode = byte();
     switch (opcode) {
       case '.': return false;
-      case '(': marks_.push_back(stack_.size()); break;
+      case '(': push_mark(); break;
       case 'N': push({.kind = Kind::kNone}); break;
       case 0x88: push({.kind = Kind::kBool, .number = 1}); break;
       case 0x89: push({.kind = Kind::kBool, .number = 0}); break;
@@ -100,8 +104,8 @@ class Pickle::Machine {
       case 'e': append(pop_to_mark()); break;
       case 's': set_items(pop_many(2)); break;
       case 'u': set_items(pop_to_mark()); break;
-      case 'q': memo_[static_cast<uint32_t>(byte())] = top(); break;
-      case 'r': memo_[static_cast<uint32_t>(little_endian(4))] = top(); break;
+      case 'q': keep(static_cast<uint32_t>(byte())); break;
+      case 'r': keep(static_cast<uint32_t>(little_endian(4))); break;
       case 'h': remember(static_cast<uint32_t>(byte())); break;
       case 'j': remember(static_cast<uint32_t>(little_endian(4))); break;
       case 'c': push_name(); break;
@@ -157,6 +161,15 @@ class Pickle::Machine {
     stack_.push_back(narrow<uint32_t>(pickle_.values_.size()));
     pickle_.values_.push_back(std::move(value));
   }
+  void push_tensor(Kind kind, PickledTensor tensor) {
+    if (pickle_.tensors_.size() >= kMaxTensors) damaged("more than {} storages and tensors", kMaxTensors);
+    pickle_.tensors_.push_back(std::move(tensor));
+    push({.kind = kind, .number = std::ssize(pickle_.tensors_) - 1});
+  }
+  void push_mark() {
+    if (marks_.size() >= kMaxValues) damaged("more than {} marks", kMaxValues);
+    marks_.push_back(stack_.size());
+  }
   PickledValue& value(uint32_t item) { return pickle_.values_[item]; }
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   uint32_t top() const {
@@ -179,6 +192,10 @@ class Pickle::Machine {
   }
   void push_tuple(std::vector<uint32_t> items) { push({.kind = Kind::kTuple, .items = std::move(items)}); }
 
+  void keep(uint32_t name) {
+    memo_[name] = top();
+    if (memo_.size() > kMaxValues) damaged("more than {} values are kept", kMaxValues);
+  }
   void remember(uint32_t name) {
     const auto it = memo_.find(name);
     if (it == memo_.end()) damaged("value {} is wanted, which was not kept", name);
@@ -233,21 +250,26 @@ class Pickle::Machine {
     return numbers;
   }
 
+  // Arguments may be a kept value that thousands of calls share: they are looked at where they are, never copied, and
+  // new values, which may move the old ones, come last.
+
   // ("storage", type, name, device, elements)
   void load_storage() {
-    const std::vector<uint32_t> items = expect(pop(), Kind::kTuple, "the tuple of a storage").items;
+    const std::vector<uint32_t>& items = expect(pop(), Kind::kTuple, "the tuple of a storage").items;
     if (items.size() != 5 || expect(items[0], Kind::kText, "the word storage").text != "storage")
       damaged("five words are wanted of a storage");
     const PickledValue& type = value(items[1]);
     if (!is_name(type, Known::kStorageType)) damaged("the type of a storage is wanted, found something else");
-    pickle_.tensors_.push_back({.storage = expect(items[2], Kind::kText, "the name of a storage").text,
-                                .dtype = kKnownNames[static_cast<size_t>(type.number)].dtype,
-                                .storage_elements = count(items[4], "the size of a storage")});
-    push({.kind = Kind::kStorage, .number = std::ssize(pickle_.tensors_) - 1});
+    const std::string& name = expect(items[2], Kind::kText, "the name of a storage").text;
+    if (name.size() > kMaxStorageName)
+      damaged("the name of a storage has {} bytes, {} are the most", name.size(), kMaxStorageName);
+    push_tensor(Kind::kStorage, {.storage = name,
+                                 .dtype = kKnownNames[static_cast<size_t>(type.number)].dtype,
+                                 .storage_elements = count(items[4], "the size of a storage")});
   }
 
   void call() {
-    const std::vector<uint32_t> arguments = expect(pop(), Kind::kTuple, "a tuple of arguments").items;
+    const std::vector<uint32_t>& arguments = expect(pop(), Kind::kTuple, "a tuple of arguments").items;
     const PickledValue& callee = value(pop());
     if (is_name(callee, Known::kOrderedDict) && arguments.empty())
       push({.kind = Kind::kDict});
@@ -266,8 +288,7 @@ class Pickle::Machine {
     tensor.shape = counts(arguments[2], "the shape of a tensor");
     tensor.strides = counts(arguments[3], "the strides of a tensor");
     if (tensor.shape.size() != tensor.strides.size()) damaged("a tensor with more sizes than strides, or fewer");
-    pickle_.tensors_.push_back(std::move(tensor));
-    push({.kind = Kind::kTensor, .number = std::ssize(pickle_.tensors_) - 1});
+    push_tensor(Kind::kTensor, std::move(tensor));
   }
 
   void make_object() {
@@ -278,7 +299,7 @@ class Pickle::Machine {
 
   // Attributes of a Namespace; those that a state_dict carries (_metadata) say nothing that is wanted.
   void build() {
-    const std::vector<uint32_t> attributes = expect(pop(), Kind::kDict, "a dict of attributes").items;
+    const std::vector<uint32_t>& attributes = expect(pop(), Kind::kDict, "a dict of attributes").items;
     const Kind kind = value(top()).kind;
     if (kind == Kind::kDict) return;
     add_to(Kind::kObject, "a Namespace", attributes);

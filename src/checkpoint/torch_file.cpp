@@ -71,7 +71,7 @@ void TorchFile::load(const PickledValue& dict) {
     const PickledValue& name = pickle_.at(dict.items[i]);
     const PickledValue& value = pickle_.at(dict.items[i + 1]);
     if (name.kind != PickledValue::Kind::kText) fail<CheckpointError>("{}: a tensor without a name", path());
-    const std::string what = fmt::format("{}: tensor '{}'", path(), name.text);
+    const std::string what = fmt::format("{}: tensor '{}'", path(), name.text.substr(0, 200));
     if (value.kind != PickledValue::Kind::kTensor) fail<CheckpointError>("{}: it is no tensor", what);
     if (!names.insert(name.text).second) fail<CheckpointError>("{}: it stands there twice", what);
     const PickledTensor& tensor = pickle_.tensor(value);

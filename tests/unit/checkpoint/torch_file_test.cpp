@@ -138,6 +138,40 @@ TEST_CASE("a pickle whose machine would run off its stack is damaged") {
   CHECK_FALSE(refusal("hello").empty());
 }
 
+std::string four_bytes(size_t n) {
+  std::string bytes;
+  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(n >> (8 * i) & 255);
+  return bytes;
+}
+
+TEST_CASE("a pickle that makes much of few bytes is refused: what is kept once may be used a million times") {
+  const auto storages = [](size_t name_bytes, int n) {
+    std::string program = "\x80\x02]((" + word("storage") + "ctorch\nFloatStorage\nX" + four_bytes(name_bytes) +
+                          std::string(name_bytes, '7') + word("cpu") + "K\x08tq\1";
+    for (int i = 0; i < n; ++i) program += "h\1Q";
+    return program + "e.";
+  };
+  CHECK(read(storages(256, 10'000)).root().items.size() == 10'001);
+  CHECK_THAT(refusal(storages(257, 1)), ContainsSubstring("the name of a storage has 257 bytes, 256 are the most"));
+  // 10 GB if each storage had its copy of the name.
+  CHECK_THAT(refusal(storages(1 << 20, 10'000)), ContainsSubstring("the name of a storage has 1048576 bytes"));
+  CHECK_THAT(refusal(storages(256, 100'001)), ContainsSubstring("more than 100000 storages and tensors"));
+
+  std::string tensors =
+      "\x80\x02"
+      "ctorch._utils\n_rebuild_tensor_v2\nq\2((" +
+      word("storage") + "ctorch\nFloatStorage\n" + word("0") + word("cpu") + "K\x08tQK\0"s +
+      "(K\1K\1K\1K\1tq\3h\3\x89" + "Ntq\4";
+  for (int i = 0; i < 100'000; ++i) tensors += "h\2h\4R";
+  CHECK_THAT(refusal(tensors + "."), ContainsSubstring("more than 100000 storages and tensors"));
+
+  std::string kept = "\x80\x02N";
+  for (size_t i = 0; i <= 1'000'000; ++i) kept += "r" + four_bytes(i);
+  CHECK_THAT(refusal(kept + "."), ContainsSubstring("more than 1000000 values are kept"));
+  CHECK_THAT(refusal("\x80\x02" + std::string(1'000'001, '(') + "."), ContainsSubstring("more than 1000000 marks"));
+  CHECK_THAT(refusal("\x80\x02" + std::string(1'000'001, 'N') + "."), ContainsSubstring("more than 1000000 values"));
+}
+
 TEST_CASE("tensors of a file: dense ones, views, and those that reach too far") {
   CHECK(load_one("K\0K\x08\x85K\x01\x85"s) == "[8]: 0 1 2 3 4 5 6 7");
   CHECK(load_one("K\x02K\x02K\x03\x86K\x03K\x01\x86") == "[2, 3]: 2 3 4 5 6 7");
