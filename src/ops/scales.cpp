@@ -97,6 +97,7 @@ std::vector<std::pair<std::string, at::Tensor>> Scales::state() const {
 void Scales::state_restored() {
   if (size() == 0) return;
   closed_steps_ = *static_cast<const int64_t*>(closed_.cpu().data_ptr());
+  ESM_CHECK(closed_steps_ >= 0, "amax histories of {} closed steps", closed_steps_);
   pending_.zero_();
 }
 

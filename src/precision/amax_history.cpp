@@ -19,6 +19,7 @@ void close_step(const kernels::AmaxTables& tables, std::span<const kernels::Dela
   ESM_CHECK(static_cast<int64_t>(rules.size()) == tables.tensors, "{} rules for {} amax histories", rules.size(),
             tables.tensors);
   ESM_CHECK(tables.steps > 0, "amax histories of {} steps", tables.steps);
+  ESM_CHECK(step >= 0, "amax histories: step {} closed", step);
   ESM_CHECK(step == *tables.closed, "amax histories: step {} closed where step {} is the next", step, *tables.closed);
   const int64_t slot = step % tables.steps, newest = (step + tables.steps - 1) % tables.steps;
   for (int64_t t = 0; t < tables.tensors; ++t) {

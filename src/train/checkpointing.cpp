@@ -187,6 +187,26 @@ void copy_weights(const checkpoint::OpenCheckpoint& from, models::Model& model) 
       });
 }
 
+template <class Int>
+void check_counts(const checkpoint::OpenCheckpoint& from, const checkpoint::TensorRef& tensor, Int limit) {
+  for (size_t at = 0; at + sizeof(Int) <= tensor.bytes.size(); at += sizeof(Int)) {
+    Int count = 0;
+    std::memcpy(&count, tensor.bytes.data() + at, sizeof count);
+    if (count < 0 || count >= limit)
+      fail<CheckpointError>("{}: damaged: '{}' holds {}, a count from 0 to below {} is wanted", from.path(),
+                            tensor.name, count, limit);
+  }
+}
+
+/// The integers of the scales' state are counts, and amax.steps decides where the next amax is written. With the
+/// limits they can be counted on for as long as any run lasts.
+void check_scale_counts(const checkpoint::OpenCheckpoint& from) {
+  for (const checkpoint::TensorRef* tensor : from.tensors(Role::kScaleState)) {
+    if (tensor->dtype == DType::kI64) check_counts(from, *tensor, int64_t{1} << 62);
+    if (tensor->dtype == DType::kI32) check_counts(from, *tensor, int32_t{1} << 30);
+  }
+}
+
 /// False when the checkpoint has none for these products.
 bool copy_scales(const checkpoint::OpenCheckpoint& from, ops::Scales& scales) {
   const checkpoint::TensorRef* names = from.find(Role::kScaleState, "names");
@@ -300,6 +320,7 @@ Restored restore(const checkpoint::OpenCheckpoint& from, models::Model& model, O
   expected.push_back({.name = "contact.weight", .shape = {}, .optional = true});
   expected.push_back({.name = "contact.bias", .shape = {}, .optional = true});
   from.require(Role::kParameter, expected);
+  if (model.scales() != nullptr) check_scale_counts(from);
   copy_weights(from, model);
   for (const Place& place : places) copy_role(from, place, model);
   if (ops::Scales* scales = model.scales(); scales != nullptr && !copy_scales(from, *scales))
