@@ -41,11 +41,10 @@ int64_t ConfigJson::integer(const char* key, int64_t fallback) const {
   return impl_->root[key].get<int64_t>();
 }
 
-int64_t ConfigJson::size(const char* key) const {
+int64_t ConfigJson::size(const char* key, int64_t limit) const {
   if (!has(key)) fail<CheckpointError>("{}: '{}' is missing", impl_->where, key);
   const int64_t value = integer(key, 0);
-  // Far above any model, far below an overflow of products.
-  demand(value >= 1 && value <= 1'000'000, key, "a number from 1 to 1000000 is wanted");
+  demand(value >= 1 && value <= limit, key, fmt::format("a number from 1 to {} is wanted", limit));
   return value;
 }
 
@@ -88,10 +87,10 @@ std::string ConfigJson::dump() const { return impl_->root.dump(2) + "\n"; }
 
 Esm2Config read_common(const ConfigJson& json) {
   Esm2Config config;
-  config.layers = json.size("num_hidden_layers");
-  config.hidden = json.size("hidden_size");
-  config.heads = json.size("num_attention_heads");
-  const int64_t ffn = json.size("intermediate_size");
+  config.layers = json.size("num_hidden_layers", kMaxLayers);
+  config.hidden = json.size("hidden_size", kMaxHidden);
+  config.heads = json.size("num_attention_heads", kMaxHidden);
+  const int64_t ffn = json.size("intermediate_size", kMaxFfn);
   config.ffn = ffn == 4 * config.hidden ? 0 : ffn;
   config.layer_norm_eps = json.number("layer_norm_eps", 1e-5);
   json.demand(config.layer_norm_eps > 0, "layer_norm_eps", "a number above 0 is wanted");

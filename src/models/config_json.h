@@ -26,8 +26,8 @@ class ConfigJson {
   double number(const char* key, double fallback) const;
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, const std::string& fallback) const;
-  /// As integer(), but the member must be there, from 1 to a million.
-  int64_t size(const char* key) const;
+  /// As integer(), but the member must be there, from 1 to `limit`.
+  int64_t size(const char* key, int64_t limit) const;
   /// Throws unless ok: "WHERE: 'key' is VALUE; REASON".
   void demand(bool ok, const char* key, std::string_view reason) const;
 

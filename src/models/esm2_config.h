@@ -21,6 +21,10 @@ constexpr auto enum_names(InvFreq) { return std::array{"fp32", "fp16_rounded", "
 
 inline constexpr int64_t kVocabSize = 33;
 
+/// The largest sizes that a config, a config.json or a checkpoint may name: far above any model and far below an
+/// overflow of products. Each layer costs its names and shapes as soon as a file is opened, hence fewer of them.
+inline constexpr int64_t kMaxLayers = 10'000, kMaxHidden = 1'000'000, kMaxFfn = 10'000'000;
+
 /// Rows that the head works on at once, of a micro-batch of `tokens`. 15 % are scored as a rule; more go through the
 /// head in several chunks.
 constexpr int64_t head_chunk_rows(int64_t tokens) { return std::min(tokens, round_up<int64_t>(tokens / 5, 128)); }
@@ -28,13 +32,13 @@ constexpr int64_t head_chunk_rows(int64_t tokens) { return std::min(tokens, roun
 struct Esm2Config {
   ESM_CONFIG(Esm2Config)
   int64_t layers = 6;
-  ESM_FIELD(layers, "Encoder layers.", config::between(1, 1e6), config::Resume::kFixed)
+  ESM_FIELD(layers, "Encoder layers.", config::between(1, kMaxLayers), config::Resume::kFixed)
   int64_t hidden = 320;
-  ESM_FIELD(hidden, "Hidden size; a multiple of 2 * heads.", config::between(2, 1e6), config::Resume::kFixed)
+  ESM_FIELD(hidden, "Hidden size; a multiple of 2 * heads.", config::between(2, kMaxHidden), config::Resume::kFixed)
   int64_t heads = 20;
-  ESM_FIELD(heads, "Attention heads.", config::between(1, 1e6), config::Resume::kFixed)
+  ESM_FIELD(heads, "Attention heads.", config::between(1, kMaxHidden), config::Resume::kFixed)
   int64_t ffn = 0;
-  ESM_FIELD(ffn, "Feed-forward size; 0: 4 * hidden.", config::between(0, 1e7), config::Resume::kFixed)
+  ESM_FIELD(ffn, "Feed-forward size; 0: 4 * hidden.", config::between(0, kMaxFfn), config::Resume::kFixed)
   Activation activation = Activation::kGeluErf;
   ESM_FIELD(activation, "Activation of the feed-forward blocks; the head's is always the exact GELU.",
             config::Resume::kFixed)

@@ -251,14 +251,14 @@ class FairEsmSettings {
 
   models::Esm2Config config() const {
     models::Esm2Config config;
-    config.layers = size("encoder_layers", "layers");
-    config.hidden = size("encoder_embed_dim", "embed_dim");
-    config.heads = size("encoder_attention_heads", "attention_heads");
+    config.layers = size("encoder_layers", "layers", models::kMaxLayers);
+    config.hidden = size("encoder_embed_dim", "embed_dim", models::kMaxHidden);
+    config.heads = size("encoder_attention_heads", "attention_heads", models::kMaxHidden);
     if (config.hidden % (2 * config.heads) != 0)
       fail<CheckpointError>("{}: a hidden size of {} with {} heads; a multiple of twice the heads is wanted",
                             file_.path(), config.hidden, config.heads);
     if (find("encoder_ffn_embed_dim", "ffn_embed_dim") != nullptr) {
-      const int64_t ffn = size("encoder_ffn_embed_dim", "ffn_embed_dim");
+      const int64_t ffn = size("encoder_ffn_embed_dim", "ffn_embed_dim", models::kMaxFfn);
       config.ffn = ffn == 4 * config.hidden ? 0 : ffn;
     }
     config.token_dropout = flag("token_dropout", true);
@@ -276,11 +276,10 @@ class FairEsmSettings {
     const PickledValue* found = file_.pickle().find(*settings_, name);
     return found != nullptr ? found : file_.pickle().find(*settings_, older);
   }
-  int64_t size(std::string_view name, std::string_view older) const {
+  int64_t size(std::string_view name, std::string_view older, int64_t limit) const {
     const PickledValue* found = find(name, older);
-    // The limit is far above any model and far below an overflow of products.
-    if (found == nullptr || found->kind != Kind::kInteger || found->number < 1 || found->number > 1'000'000)
-      fail<CheckpointError>("{}: its settings say no {} (a number from 1 to 1000000 is wanted)", file_.path(), name);
+    if (found == nullptr || found->kind != Kind::kInteger || found->number < 1 || found->number > limit)
+      fail<CheckpointError>("{}: its settings say no {} (a number from 1 to {} is wanted)", file_.path(), name, limit);
     return found->number;
   }
   bool flag(std::string_view name, bool fallback) const {

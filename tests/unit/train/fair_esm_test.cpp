@@ -97,6 +97,8 @@ TEST_CASE("a .pt file without its contact head says so; what is no fair-esm mode
     return write("}("s + word("args") + "}(" + items + "u" + word("model") + "}u.");
   };
   CHECK_THAT(settings(layers + width), ContainsSubstring("no encoder_attention_heads"));
+  CHECK_THAT(settings(word("encoder_layers") + "J\x40\x42\x0f\0"s + width + heads),
+             ContainsSubstring("no encoder_layers (a number from 1 to 10000 is wanted)"));
   CHECK_THAT(settings(layers + width + word("attention_heads") + "K\x03"), ContainsSubstring("8 with 3 heads"));
   CHECK_THAT(settings(layers + width + heads + word("emb_layer_norm_before") + "\x88"), ContainsSubstring("ESM-1b"));
   CHECK_THAT(settings(layers + width + heads + word("activation_fn") + word("relu")), ContainsSubstring("'relu'"));

@@ -295,7 +295,12 @@ TEST_CASE("a config.json of something else is refused, naming the key") {
                                    {"hidden_size", "64"},
                                    {"num_hidden_layers", nullptr},
                                    {"num_hidden_layers", 1e300},
-                                   {"num_hidden_layers", 3'000'000},
+                                   {"num_hidden_layers", 10'001},
+                                   {"num_hidden_layers", 1'000'000},
+                                   {"num_hidden_layers", uint64_t{1} << 63 | 2},
+                                   {"hidden_size", 1'000'001},
+                                   {"num_attention_heads", 1'000'001},
+                                   {"intermediate_size", 10'000'001},
                                    {"tie_word_embeddings", false},
                                    {"rope_theta", 5e5},
                                    {"layer_norm_eps", 0.0},
@@ -307,6 +312,14 @@ TEST_CASE("a config.json of something else is refused, naming the key") {
     INFO(changed[key]);
     CHECK_THAT(refusal(source.path), ContainsSubstring("config.json: '" + key + "'"));
   }
+  // A million layers would take gigabytes for their names alone.
+  auto deep = sound;
+  deep["num_hidden_layers"] = 1'000'000;
+  std::ofstream(path) << deep;
+  CHECK_THAT(refusal(source.path), ContainsSubstring("is 1000000; a number from 1 to 10000 is wanted"));
+  deep["num_hidden_layers"] = 10'000;
+  std::ofstream(path) << deep;
+  CHECK_THAT(refusal(source.path), ContainsSubstring("[1, 12], the model of its config.json has [1, 40000]"));
   auto odd_heads = sound;
   odd_heads["num_attention_heads"] = 5;
   std::ofstream(path) << odd_heads;
@@ -371,6 +384,12 @@ TEST_CASE("run folders: the best checkpoint, else the newest; exports of trained
   CHECK(open_model(run + "/checkpoints").step() == 20);
   CHECK(open_model(store.step_path(30)).step() == 30);
   CHECK(open_model(run).dtype() == DType::kF32);
+  for (const char* line : {"layers: 1000000\n", "hidden: 2000000\n", "heads: 2000000\n", "ffn: 20000000\n"}) {
+    ++request.manifest.step;
+    request.manifest.model_yaml = line;
+    CHECK_THAT(refusal(store.save(request).path),
+               ContainsSubstring(": model:1:") && ContainsSubstring("expected from"));
+  }
   convert(run, source.out("again"), Format::kHf);
   check_equal_sets(source.path, source.out("again"));
   // Weights only: the moments stay behind.
