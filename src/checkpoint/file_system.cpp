@@ -99,6 +99,20 @@ class RealFileSystem final : public FileSystem {
 
 }  // namespace
 
+bool path_exists(const std::string& path) {
+  std::error_code error;
+  const bool found = fs::exists(path, error);
+  if (error) fail_io("cannot look at " + path, error.value());
+  return found;
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::status_known(status)) fail_io("cannot look at " + path, error.value());
+  return fs::is_directory(status);
+}
+
 FileSystem& FileSystem::real() {
   static RealFileSystem instance;
   return instance;

@@ -48,4 +48,9 @@ class FileSystem {
   static FileSystem& real();
 };
 
+/// Whether something is there, or a folder; links are followed. Throws CheckpointError when the file system cannot say
+/// (a network file system that is away, a link that leads to itself).
+bool path_exists(const std::string& path);
+bool is_folder(const std::string& path);
+
 }  // namespace esm::checkpoint

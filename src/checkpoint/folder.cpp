@@ -6,9 +6,20 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "checkpoint/file_system.h"
 
 namespace esm::checkpoint {
 namespace fs = std::filesystem;
+namespace {
+
+// Also when the file system cannot say: whoever opens the checkpoint is told why. Left out, an older one, or none,
+// would count as the newest.
+bool may_hold_manifest(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / kManifestName, error) || error;
+}
+
+}  // namespace
 
 std::optional<TemporaryName> parse_temporary_name(std::string_view name) {
   const size_t mark = name.find(kTemporaryMark);
@@ -50,8 +61,7 @@ std::vector<StepFolder> CheckpointFolder::list() const {
   std::vector<StepFolder> found;
   for (const std::string& name : names()) {
     const std::optional<int64_t> step = parse_step_folder_name(name);
-    std::error_code ignored;
-    if (step.has_value() && fs::exists(fs::path(path_) / name / kManifestName, ignored))
+    if (step.has_value() && may_hold_manifest(fs::path(path_) / name))
       found.push_back({.step = *step, .path = step_path(*step)});
   }
   std::sort(found.begin(), found.end(), [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
@@ -83,15 +93,13 @@ std::vector<StoredStep> CheckpointFolder::complete_steps() {
                      name.starts_with(kDamagedPrefix) || parse_temporary_name(name).has_value();
     if (own) continue;
     const std::optional<int64_t> step = parse_step_folder_name(name);
-    std::error_code ignored;
-    if (!step.has_value() || !fs::exists(fs::path(path) / kManifestName, ignored)) {
+    if (!step.has_value() || !may_hold_manifest(path)) {
       report_once(fmt::format("{} is not a checkpoint of ours; it is left alone", path));
       continue;
     }
     try {
       const Manifest manifest = read_manifest(path, Verify::kSizes);
-      complete.push_back(
-          {.step = *step, .metric = manifest.metric, .pinned = fs::exists(fs::path(path) / kPinnedName)});
+      complete.push_back({.step = *step, .metric = manifest.metric, .pinned = path_exists(path + "/" + kPinnedName)});
     } catch (const CheckpointError& e) {
       report_once(fmt::format("{}; it is left alone and does not count as a checkpoint", e.what()));
     }

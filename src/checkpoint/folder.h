@@ -57,7 +57,7 @@ class CheckpointFolder {
   /// Names in the folder, sorted. Throws CheckpointError.
   std::vector<std::string> names() const;
 
-  /// Folders with a proper name and a manifest, newest first, not verified.
+  /// Folders with a proper name and a manifest, as far as the file system can say, newest first, not verified.
   std::vector<StepFolder> list() const;
 
   /// The newest checkpoint that passes full verification, for `--resume auto`; each damaged one that is passed over is

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "checkpoint/file_system.h"
 
 namespace esm::checkpoint {
 namespace fs = std::filesystem;
@@ -40,8 +41,8 @@ std::string list_of(const std::vector<std::string>& names) {
 
 Manifest load_manifest(const std::string& folder) {
   const std::string path = join(folder, kManifestName);
-  if (!fs::is_directory(folder)) fail<CheckpointError>("{} is not a folder", folder);
-  if (!fs::exists(path)) fail<CheckpointError>("{} is not a complete checkpoint: it has no {}", folder, kManifestName);
+  if (!is_folder(folder)) fail<CheckpointError>("{} is not a folder", folder);
+  if (!path_exists(path)) fail<CheckpointError>("{} is not a complete checkpoint: it has no {}", folder, kManifestName);
   if (const int64_t bytes = regular_file_bytes(path); bytes > kMaxManifestBytes)
     fail<CheckpointError>("{}: damaged: {} bytes are too many for a manifest", path, bytes);
   Manifest manifest;

@@ -196,13 +196,13 @@ std::vector<std::string> safetensors_in(const std::string& folder) {
 }  // namespace
 
 SafetensorsSet::SafetensorsSet(const std::string& path) {
-  if (!fs::is_directory(path)) {
+  if (!is_folder(path)) {
     files_.emplace_back(path);
     return;
   }
   const std::string index_path = (fs::path(path) / kIndexName).string();
   std::map<std::string, std::set<std::string>> wanted;  // file -> tensors that the index promises
-  if (fs::exists(index_path)) {
+  if (path_exists(index_path)) {
     const json weight_map = read_index(index_path);
     for (const auto& [name, file] : weight_map.items()) {
       if (!file.is_string() || fs::path(file.get<std::string>()).filename() != file.get<std::string>())
@@ -212,16 +212,16 @@ SafetensorsSet::SafetensorsSet(const std::string& path) {
   }
   const std::string single = (fs::path(path) / "model.safetensors").string();
   for (const std::string& file : safetensors_in(path)) {
-    const bool belongs = !wanted.empty()      ? wanted.contains(fs::path(file).filename().string())
-                         : fs::exists(single) ? file == single
-                                              : true;
+    const bool belongs = !wanted.empty()       ? wanted.contains(fs::path(file).filename().string())
+                         : path_exists(single) ? file == single
+                                               : true;
     if (belongs)
       files_.emplace_back(file);
     else
       side_files_.push_back(file);
   }
   for (const auto& [file, names] : wanted)
-    if (!fs::exists(fs::path(path) / file))
+    if (!path_exists((fs::path(path) / file).string()))
       fail<CheckpointError>("{}: promises {}, which is missing", index_path, file);
   if (files_.empty()) fail<CheckpointError>("{}: there is no .safetensors file in this folder", path);
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <random>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/files.h"
@@ -80,6 +81,8 @@ SaveResult CheckpointStore::save(const SaveRequest& request) {
     throw DiskFullError(clean_up_and_explain(e));
   } catch (const CheckpointError& e) {
     throw CheckpointError(clean_up_and_explain(e));
+  } catch (const std::system_error& e) {  // of the standard library's file system or threads
+    throw CheckpointError(clean_up_and_explain(e));
   } catch (...) {
     remove_quietly(temporary);
     throw;
@@ -97,9 +100,11 @@ bool CheckpointStore::commit(const std::string& temporary, const Manifest& manif
     files_.sync_folder(path());
     return true;
   };
-  if (!fs::exists(fs::symlink_status(final_path))) return rename_and_sync();
-  std::error_code ignored;
-  if (!fs::exists(fs::path(final_path) / kManifestName, ignored))
+  std::error_code error;
+  const fs::file_status found = fs::symlink_status(final_path, error);
+  if (!fs::status_known(found)) fail<CheckpointError>("cannot look at {}: {}", final_path, error.message());
+  if (!fs::exists(found)) return rename_and_sync();
+  if (!path_exists(final_path + "/" + kManifestName))
     fail<CheckpointError>("{} is there and is not a checkpoint; move it away", final_path);
   Manifest old;
   try {
@@ -146,7 +151,7 @@ std::vector<std::string> CheckpointStore::apply_retention(int64_t sound_step) {
     for (const int64_t step : steps_to_remove(complete, options_.retention, sound_step))
       if (trash(step_path(step))) removed.push_back(step_path(step));
     remove_leftovers();
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     folder_.report_once(fmt::format("removing old checkpoints: {}", e.what()));
   }
   return removed;
@@ -157,7 +162,7 @@ std::vector<std::string> CheckpointStore::discard_newer_than(int64_t step) {
   std::vector<std::string> removed;
   for (const StepFolder& newer : list()) {
     if (newer.step <= step) break;
-    if (fs::exists(fs::path(newer.path) / kPinnedName)) {
+    if (path_exists(newer.path + "/" + kPinnedName)) {
       folder_.report(fmt::format("{} is newer than the checkpoint resumed from, but pinned; it stays", newer.path));
     } else if (trash(newer.path)) {
       removed.push_back(newer.path);
@@ -173,7 +178,7 @@ void CheckpointStore::write_best_file(const std::vector<StoredStep>& complete) {
   json.begin_object().field("step", best->step).field("metric", *best->metric);
   json.field("folder", step_folder_name(best->step)).end_object();
   const std::string text = json.text() + "\n", file = (fs::path(path()) / kBestName).string();
-  if (!fs::exists(file) || read_text_file(file) != text) write_file_atomically(file, text);
+  if (!path_exists(file) || read_text_file(file) != text) write_file_atomically(file, text);
 }
 
 // Renamed first, so that a half-removed folder is never taken for a checkpoint.

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "base/check.h"
+#include "checkpoint/file_system.h"
 
 namespace esm::checkpoint {
 namespace {
@@ -24,7 +24,7 @@ std::string first_bytes(const std::string& path) {
 }
 
 ZipArchive open_archive(const std::string& path) {
-  if (!std::filesystem::exists(path)) fail<CheckpointError>("{}: no such file", path);
+  if (!path_exists(path)) fail<CheckpointError>("{}: no such file", path);
   if (first_bytes(path).starts_with(kOld))
     fail<CheckpointError>(
         "{}: a file of PyTorch before 1.6; write it anew with a newer one: torch.save(torch.load(path), path)", path);

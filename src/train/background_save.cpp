@@ -1,6 +1,7 @@
 #include "train/background_save.h"
 
 #include <new>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -34,7 +35,7 @@ SaveOutcome BackgroundSave::write(const checkpoint::SaveRequest& request, Clock:
 }
 
 bool BackgroundSave::copy_into_background(const MakeRequest& make, Clock::time_point stalled_since) {
-  if (!has_memory_) return false;
+  if (!possible_) return false;
   const Clock::time_point start = Clock::now();
   try {
     copy_.clear();
@@ -48,13 +49,20 @@ bool BackgroundSave::copy_into_background(const MakeRequest& make, Clock::time_p
     });
     return true;
   } catch (const std::bad_alloc&) {
-    copy_.release();
-    has_memory_ = false;
-    log::warn(
-        "there is no host memory for a copy of the checkpoint: from now on training waits while one is written "
-        "(checkpoint.async: false does the same without this warning)");
-    return false;
+    give_up("there is no host memory for a copy of the checkpoint");
+  } catch (const std::system_error& e) {  // of std::async
+    give_up(fmt::format("there is no thread to write a checkpoint ({})", e.what()));
   }
+  return false;
+}
+
+void BackgroundSave::give_up(const std::string& reason) {
+  copy_.release();
+  possible_ = false;
+  log::warn(
+      "{}: from now on training waits while one is written (checkpoint.async: false does the same without this "
+      "warning)",
+      reason);
 }
 
 void BackgroundSave::start(const MakeRequest& make, Mode mode, Clock::time_point stalled_since) {

@@ -33,9 +33,9 @@ class BackgroundSave {
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  /// kBackground: returns once the state is copied; without memory for the copy it says so in the log, and this save
-  /// and all later ones are as with kWait: written right here. The one before must have been finished.
-  /// stalled_since: when training began to wait.
+  /// kBackground: returns once the state is copied; without memory for the copy or a thread to write it, it says so in
+  /// the log, and this save and all later ones are as with kWait: written right here. The one before must have been
+  /// finished. stalled_since: when training began to wait.
   void start(const MakeRequest& make, Mode mode, Clock::time_point stalled_since);
 
   /// A save was started whose outcome nobody has asked for.
@@ -47,11 +47,12 @@ class BackgroundSave {
 
  private:
   SaveOutcome write(const checkpoint::SaveRequest& request, Clock::time_point start);
+  void give_up(const std::string& reason);
   bool copy_into_background(const MakeRequest& make, Clock::time_point stalled_since);
 
   checkpoint::CheckpointStore& store_;
   HostCopy copy_;
-  bool has_memory_ = true;
+  bool possible_ = true;
   std::future<SaveOutcome> outcome_;
 };
 

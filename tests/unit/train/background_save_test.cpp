@@ -1,6 +1,8 @@
 // Saving while training goes on: same bytes, errors that are passed on, and what happens without memory for the copy.
 #include "support/background_save.h"
 
+#include <pthread.h>
+
 #include <new>
 
 namespace esm::test {
@@ -89,6 +91,58 @@ TEST_CASE("without memory for the copy checkpoints are written at once") {
     CHECK(saved.stalled >= saved.seconds);
     CHECK(content.equals(checkpoint::OpenCheckpoint(saved.result.path)));
   }
+  CHECK(with_copy == 1);  // not tried again
+}
+
+/// While one lives no thread can be started: none has room for a stack as large as it is told to have.
+class NoThreads {
+ public:
+  NoThreads() {
+    REQUIRE(::pthread_getattr_default_np(&before_) == 0);
+    set(size_t{1} << 50);
+  }
+  ~NoThreads() {
+    size_t size = 0;
+    ::pthread_attr_getstacksize(&before_, &size);
+    set(size);
+    ::pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  static void set(size_t stack_bytes) {
+    pthread_attr_t attributes;
+    ::pthread_attr_init(&attributes);
+    ::pthread_attr_setstacksize(&attributes, stack_bytes);
+    ::pthread_setattr_default_np(&attributes);
+    ::pthread_attr_destroy(&attributes);
+  }
+  pthread_attr_t before_;
+};
+
+TEST_CASE("without a thread for the writer checkpoints are written at once") {
+  const ScratchFolder scratch("esm-save");
+  checkpoint::CheckpointStore store(scratch.path(), checkpoint::quiet());
+  BackgroundSave saving(store, {});
+  int with_copy = 0;
+  const auto save = [&](int64_t step) {
+    const Content content(step);
+    saving.start(
+        [&](HostCopy* copy) {
+          with_copy += copy != nullptr ? 1 : 0;
+          return content.request();
+        },
+        kBackground, BackgroundSave::Clock::now());
+    CHECK(saving.done());
+    CHECK(saving.finish().step == step);
+    CHECK(content.equals(checkpoint::OpenCheckpoint(store.step_path(step))));
+  };
+  {
+    const NoThreads none;
+    save(1);
+  }
+  save(2);
   CHECK(with_copy == 1);  // not tried again
 }
 
