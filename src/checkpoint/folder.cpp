@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
+#include <map>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -40,11 +42,20 @@ std::optional<TemporaryName> parse_temporary_name(std::string_view name) {
   return parsed;
 }
 
+std::optional<int64_t> parse_replaced_name(std::string_view name) {
+  if (!name.starts_with(kReplacedPrefix)) return std::nullopt;
+  return parse_step_folder_name(name.substr(kReplacedPrefix.size()));
+}
+
 CheckpointFolder::CheckpointFolder(std::string path, Report report)
     : path_(std::move(path)), report_(std::move(report)) {}
 
 std::string CheckpointFolder::step_path(int64_t step) const {
   return (fs::path(path_) / step_folder_name(step)).string();
+}
+
+std::string CheckpointFolder::replaced_path(int64_t step) const {
+  return (fs::path(path_) / (std::string(kReplacedPrefix) + step_folder_name(step))).string();
 }
 
 std::vector<std::string> CheckpointFolder::names() const {
@@ -58,14 +69,17 @@ std::vector<std::string> CheckpointFolder::names() const {
 }
 
 std::vector<StepFolder> CheckpointFolder::list() const {
-  std::vector<StepFolder> found;
-  for (const std::string& name : names()) {
-    const std::optional<int64_t> step = parse_step_folder_name(name);
-    if (step.has_value() && may_hold_manifest(fs::path(path_) / name))
-      found.push_back({.step = *step, .path = step_path(*step)});
-  }
-  std::sort(found.begin(), found.end(), [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
-  return found;
+  std::map<int64_t, std::string, std::greater<>> found;
+  const std::vector<std::string> all = names();
+  const auto add = [&](const std::string& name, std::optional<int64_t> step) {
+    const fs::path path = fs::path(path_) / name;
+    if (step.has_value() && may_hold_manifest(path)) found.emplace(*step, path.string());
+  };
+  for (const std::string& name : all) add(name, parse_step_folder_name(name));
+  for (const std::string& name : all) add(name, parse_replaced_name(name));
+  std::vector<StepFolder> folders;
+  for (const auto& [step, path] : found) folders.push_back({.step = step, .path = path});
+  return folders;
 }
 
 std::optional<OpenCheckpoint> CheckpointFolder::newest_complete() {
@@ -86,20 +100,20 @@ std::optional<OpenCheckpoint> CheckpointFolder::newest_complete() {
 }
 
 std::vector<StoredStep> CheckpointFolder::complete_steps() {
-  std::vector<StoredStep> complete;
   for (const std::string& name : names()) {
     const std::string path = (fs::path(path_) / name).string();
     const bool own = name.starts_with(kBestName) || name.starts_with(kTrashPrefix) ||
-                     name.starts_with(kDamagedPrefix) || parse_temporary_name(name).has_value();
-    if (own) continue;
-    const std::optional<int64_t> step = parse_step_folder_name(name);
-    if (!step.has_value() || !may_hold_manifest(path)) {
+                     name.starts_with(kDamagedPrefix) || parse_replaced_name(name).has_value() ||
+                     parse_temporary_name(name).has_value();
+    if (!own && !(parse_step_folder_name(name).has_value() && may_hold_manifest(path)))
       report_once(fmt::format("{} is not a checkpoint of ours; it is left alone", path));
-      continue;
-    }
+  }
+  std::vector<StoredStep> complete;
+  for (const auto& [step, path] : list()) {
     try {
       const Manifest manifest = read_manifest(path, Verify::kSizes);
-      complete.push_back({.step = *step, .metric = manifest.metric, .pinned = path_exists(path + "/" + kPinnedName)});
+      complete.push_back(
+          {.step = step, .metric = manifest.metric, .pinned = path_exists(path + "/" + kPinnedName), .path = path});
     } catch (const CheckpointError& e) {
       report_once(fmt::format("{}; it is left alone and does not count as a checkpoint", e.what()));
     }

@@ -6,6 +6,8 @@
 //                                  passthrough-00001-of-00001.safetensors tensors of an import that we do not use
 //                                  pinned                                 made by hand: never remove this checkpoint
 //                   step-000000200.tmp-HOST-PID-NONCE/   being written
+//                   .replaced-step-000000100/            the old one while a new one takes its place, on file systems
+//                                                        that cannot swap; counts as that step where there is none
 //                   .trash-...                           being removed
 //                   damaged-step-...                     found damaged when its step was saved again; kept
 //                   best.json                            step and metric of the best one, for people
@@ -27,6 +29,7 @@ namespace esm::checkpoint {
 using Report = std::function<void(const std::string& line)>;
 
 inline constexpr std::string_view kTemporaryMark = ".tmp-";
+inline constexpr std::string_view kReplacedPrefix = ".replaced-";
 inline constexpr std::string_view kTrashPrefix = ".trash-";
 inline constexpr std::string_view kDamagedPrefix = "damaged-";
 inline constexpr char kBestName[] = "best.json";
@@ -45,6 +48,8 @@ struct TemporaryName {
   std::string nonce;
 };
 std::optional<TemporaryName> parse_temporary_name(std::string_view name);
+/// The step of ".replaced-step-000000200".
+std::optional<int64_t> parse_replaced_name(std::string_view name);
 
 class CheckpointFolder {
  public:
@@ -53,11 +58,14 @@ class CheckpointFolder {
 
   const std::string& path() const { return path_; }
   std::string step_path(int64_t step) const;
+  /// Where the step lies while another takes its place.
+  std::string replaced_path(int64_t step) const;
 
   /// Names in the folder, sorted. Throws CheckpointError.
   std::vector<std::string> names() const;
 
-  /// Folders with a proper name and a manifest, as far as the file system can say, newest first, not verified.
+  /// Folders with a proper name and a manifest, as far as the file system can say, newest first, not verified. A step
+  /// that was being replaced when the process died is found where its old content lies.
   std::vector<StepFolder> list() const;
 
   /// The newest checkpoint that passes full verification, for `--resume auto`; each damaged one that is passed over is

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace esm::checkpoint {
@@ -18,6 +19,7 @@ struct StoredStep {
   int64_t step = 0;
   std::optional<double> metric;
   bool pinned = false;
+  std::string path = {};
 };
 
 /// The one with the lowest metric, the earliest of equals; nothing when none has a (finite) metric.

@@ -40,6 +40,7 @@ CheckpointStore::CheckpointStore(std::string folder, StoreOptions options)
   std::random_device random;
   nonce_ = fmt::format("{:08x}{:08x}", random(), random());
   files_.make_folder(path());
+  settle_replaced();
   remove_leftovers();
 }
 
@@ -119,12 +120,52 @@ bool CheckpointStore::commit(const std::string& temporary, const Manifest& manif
     remove_quietly(temporary);
     return false;
   }
-  if (!files_.exchange(temporary, final_path))
-    fail<CheckpointError>("{} is there with other content, and this file system cannot swap two folders; move it away",
-                          final_path);
-  files_.sync_folder(path());
-  trash(temporary);  // which now holds the old content
+  if (files_.exchange(temporary, final_path)) {
+    files_.sync_folder(path());
+    trash(temporary);  // which now holds the old content
+  } else {
+    replace(temporary, manifest.step);
+  }
   return true;
+}
+
+// At every moment the old content or the new one has a name that list() knows. Each rename is on the disk before the
+// next one is asked for.
+void CheckpointStore::replace(const std::string& temporary, int64_t step) {
+  const std::string final_path = step_path(step), aside = folder_.replaced_path(step);
+  settle_replaced(step);  // of an earlier time, when it could not be removed
+  files_.rename(final_path, aside);
+  try {
+    files_.sync_folder(path());
+    files_.rename(temporary, final_path);
+  } catch (const CheckpointError&) {
+    settle_replaced(step);
+    throw;
+  }
+  files_.sync_folder(path());
+  settle_replaced(step);
+}
+
+// A replaced step without its successor goes back to its place; with it, it goes. Never throws: what cannot be done now
+// is done before a later save or start, and meanwhile does no harm.
+void CheckpointStore::settle_replaced(int64_t step) {
+  const std::string final_path = step_path(step), aside = folder_.replaced_path(step);
+  try {
+    if (!path_exists(aside)) return;
+    if (path_exists(final_path + "/" + kManifestName)) {
+      trash(aside);
+    } else if (!path_exists(final_path)) {
+      files_.rename(aside, final_path);
+      files_.sync_folder(path());
+    }
+  } catch (const CheckpointError& e) {
+    folder_.report_once(e.what());
+  }
+}
+
+void CheckpointStore::settle_replaced() {
+  for (const std::string& name : folder_.names())
+    if (const std::optional<int64_t> step = parse_replaced_name(name); step.has_value()) settle_replaced(*step);
 }
 
 void CheckpointStore::set_damaged_aside(const std::string& damaged) {
@@ -146,6 +187,7 @@ std::optional<OpenCheckpoint> CheckpointStore::newest_complete() {
 std::vector<std::string> CheckpointStore::apply_retention(int64_t sound_step) {
   std::vector<std::string> removed;
   try {
+    settle_replaced();
     const std::vector<StoredStep> complete = folder_.complete_steps();
     write_best_file(complete);
     for (const int64_t step : steps_to_remove(complete, options_.retention, sound_step))

@@ -30,8 +30,9 @@ struct StoreOptions {
 
 class CheckpointStore {
  public:
-  /// Makes the folder, and removes what dead processes left behind: temporary folders of this host, those of other
-  /// hosts once training has passed their step, and trash. Throws CheckpointError.
+  /// Makes the folder, puts a step back that was being replaced when a process died, and removes what dead processes
+  /// left behind: temporary folders of this host, those of other hosts once training has passed their step, and trash.
+  /// Throws CheckpointError.
   explicit CheckpointStore(std::string folder, StoreOptions options = {});
 
   const std::string& path() const { return folder_.path(); }
@@ -45,7 +46,8 @@ class CheckpointStore {
 
   /// Saves and applies retention. Throws CheckpointError (DiskFullError), with the partial folder removed and every
   /// older checkpoint as it was; the caller decides whether to go on, and may simply save again later. A step that is
-  /// there already is swapped for the new one in one step, or left alone when the content is the same.
+  /// there already is swapped for the new one in one step, or left alone when the content is the same. Where the file
+  /// system cannot swap, the old one steps aside for a moment, and readers find it under its other name.
   SaveResult save(const SaveRequest& request);
 
   /// As CheckpointFolder's.
@@ -60,6 +62,9 @@ class CheckpointStore {
 
  private:
   bool commit(const std::string& temporary, const Manifest& manifest);
+  void replace(const std::string& temporary, int64_t step);
+  void settle_replaced(int64_t step);
+  void settle_replaced();
   void set_damaged_aside(const std::string& path);
   std::vector<std::string> apply_retention(int64_t sound_step);
   void write_best_file(const std::vector<StoredStep>& complete);

@@ -65,7 +65,7 @@ Found newest_in(const std::string& folder) {
     found.notes.clear();
     return found;
   }
-  found.path = checkpoints.step_path(complete.back().step);
+  found.path = complete.back().path;
   const auto best = checkpoint::best_of(complete);
   for (const checkpoint::StoredStep& stored : complete)
     found.siblings.push_back({.step = stored.step,

@@ -61,8 +61,7 @@ std::shared_ptr<ModelSource::Impl> open_native(const std::string& path, checkpoi
 
 std::string best_or_newest(const std::string& folder) {
   checkpoint::CheckpointFolder checkpoints(folder);
-  if (const auto best = checkpoint::best_of(checkpoints.complete_steps()); best.has_value())
-    return checkpoints.step_path(best->step);
+  if (const auto best = checkpoint::best_of(checkpoints.complete_steps()); best.has_value()) return best->path;
   if (const auto newest = checkpoints.newest_complete(); newest.has_value()) return newest->path();
   fail<CheckpointError>("{}: there is no complete checkpoint in this folder", folder);
 }

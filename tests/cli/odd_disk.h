@@ -1,4 +1,4 @@
-// Programs on a disk that is full at an exact byte, or slow (tests/cli/preload/odd_disk.cpp).
+// Programs on a disk that is full at an exact byte, slow, or unable to swap folders (tests/cli/preload/odd_disk.cpp).
 #pragma once
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 
 namespace esm::test {
 
-/// Adds to `options` a disk under every path that holds `path`. setting: "BYTES", "SYNC" or "MS".
+/// Adds to `options` a disk under every path that holds `path`. setting: "BYTES", "SYNC", "MS" or "NO_SWAP".
 inline ProcessOptions on_odd_disk(ProcessOptions options, const std::string& path, const std::string& setting,
                                   int64_t value) {
   options.env.insert(options.env.end(), {{"LD_PRELOAD", ESM_ODD_DISK},

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "support/catch.h"
-#include "tests/cli/training.h"
+#include "tests/cli/odd_disk.h"
 
 using namespace esm;
 using namespace esm::test;
@@ -194,7 +194,7 @@ TEST_CASE("a resume from an older checkpoint that cannot begin leaves the newer 
 }
 
 TEST_CASE("stopped within a validation, the run repeats it first thing") {
-  const ScratchFolder a("esm-straight"), b("esm-stopped");
+  const ScratchFolder a("esm-straight");
   // Many small validation sets make the validation long compared with the step before it.
   std::string sets = "{";
   for (int i = 0; i < 40; ++i)
@@ -204,13 +204,23 @@ TEST_CASE("stopped within a validation, the run repeats it first thing") {
   REQUIRE(run(train_command(tiny_config(a.path()), flags), in_repository()).exit_code == 0);
   auto stopped_flags = flags;
   stopped_flags.push_back("--run.log_every_steps=1");
-  Process process(train_command(tiny_config(b.path()), stopped_flags), in_repository());
-  REQUIRE(process.wait_for("step 2/4", 60));
-  process.send(SIGTERM);
-  const Finished stopped = process.wait();
-  INFO(stopped.all());
-  CHECK(stopped.exit_code == 75);
-  CHECK_FALSE(metric_rows(b.path() + "/run").contains("valid 2"));
-  REQUIRE(run(train_command(tiny_config(b.path()), flags), in_repository()).exit_code == 0);
-  CHECK(metric_rows(a.path() + "/run") == metric_rows(b.path() + "/run"));
+  // The same step is then saved again, with its validation: also where the file system cannot swap two folders.
+  for (const bool can_swap : {true, false}) {
+    CAPTURE(can_swap);
+    const ScratchFolder b("esm-stopped");
+    const ProcessOptions disk =
+        can_swap ? in_repository() : on_odd_disk(in_repository(), "/step-000000002", "NO_SWAP", 1);
+    Process process(train_command(tiny_config(b.path()), stopped_flags), disk);
+    REQUIRE(process.wait_for("step 2/4", 60));
+    process.send(SIGTERM);
+    const Finished stopped = process.wait();
+    INFO(stopped.all());
+    CHECK(stopped.exit_code == 75);
+    CHECK_FALSE(metric_rows(b.path() + "/run").contains("valid 2"));
+    const Finished resumed = run(train_command(tiny_config(b.path()), flags), disk);
+    INFO(resumed.all());
+    REQUIRE(resumed.exit_code == 0);
+    CHECK(metric_rows(a.path() + "/run") == metric_rows(b.path() + "/run"));
+    CHECK(names_with(b.path() + "/run/checkpoints", "replaced").empty());
+  }
 }

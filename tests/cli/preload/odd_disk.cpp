@@ -1,6 +1,6 @@
 // A library for LD_PRELOAD: files whose path holds ESM_TEST_DISK_PATH lie on a disk that is full after
 // ESM_TEST_DISK_BYTES bytes, to the byte, or (ESM_TEST_DISK_SYNC) only says so when it is synced, or takes
-// ESM_TEST_DISK_MS milliseconds for every write.
+// ESM_TEST_DISK_MS milliseconds for every write, or (ESM_TEST_DISK_NO_SWAP) cannot swap two folders, as on NFS.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -67,6 +67,15 @@ ssize_t pwrite(int fd, const void* data, size_t n, off_t at) {
   return write_what_fits(fd, n, [&](size_t fits) { return ::syscall(SYS_pwrite64, fd, data, fits, at); });
 }
 ssize_t pwrite64(int fd, const void* data, size_t n, off64_t at) { return pwrite(fd, data, n, at); }
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  const char* wanted = std::getenv("ESM_TEST_DISK_PATH");
+  if (flags != 0 && std::getenv("ESM_TEST_DISK_NO_SWAP") != nullptr && wanted != nullptr &&
+      std::strstr(to, wanted) != nullptr) {
+    errno = EINVAL;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
 int fdatasync(int fd) { return sync_or_not(fd, SYS_fdatasync); }
 int fsync(int fd) { return sync_or_not(fd, SYS_fsync); }
 }

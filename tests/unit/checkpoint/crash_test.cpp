@@ -80,12 +80,12 @@ struct Operation {
 };
 
 // What is on the disk after the first `count` operations and a loss of power: files that were not synced are empty, and
-// renames after which their folder was not synced may not have happened.
+// renames and swaps after which their folder was not synced may not have happened.
 void replay(const std::vector<Operation>& log, size_t count, const std::string& old_root, const std::string& root,
             bool lose_renames) {
   const auto moved = [&](const std::string& path) { return root + path.substr(old_root.size()); };
   std::map<std::string, bool> synced;  // by path at the time of writing
-  std::vector<std::pair<std::string, std::string>> loose_renames;
+  std::vector<Operation> loose_renames;
   std::map<std::string, std::string> contents;
   for (size_t i = 0; i < count; ++i) {
     const Operation& op = log[i];
@@ -103,31 +103,42 @@ void replay(const std::vector<Operation>& log, size_t count, const std::string& 
       for (const auto& [path, bytes] : contents)
         if (path.starts_with(from + "/")) put_file(moved(path), synced[path] ? bytes : "");
       std::erase_if(contents, [&](const auto& entry) { return entry.first.starts_with(from + "/"); });
-      REQUIRE(op.kind == "rename");
-      fs::rename(moved(from), moved(to));
-      loose_renames.emplace_back(moved(from), moved(to));
+      if (op.kind == "rename")
+        fs::rename(moved(from), moved(to));
+      else
+        FileSystem::real().exchange(moved(from), moved(to));
+      loose_renames.push_back({.kind = op.kind, .path = moved(from), .bytes = moved(to)});
     }
   }
   for (const auto& [path, bytes] : contents)
     if (fs::exists(fs::path(moved(path)).parent_path())) put_file(moved(path), synced[path] ? bytes : "");
   if (lose_renames)
-    for (auto it = loose_renames.rbegin(); it != loose_renames.rend(); ++it)
-      if (fs::exists(it->second)) fs::rename(it->second, it->first);
+    for (auto it = loose_renames.rbegin(); it != loose_renames.rend(); ++it) {
+      if (!fs::exists(it->bytes)) continue;
+      if (it->kind == "rename")
+        fs::rename(it->bytes, it->path);
+      else
+        FileSystem::real().exchange(it->path, it->bytes);
+    }
 }
 
-TEST_CASE("every prefix of what is written, synced and renamed leaves a complete checkpoint") {
+// Saves `contents` one after the other, and looks at what every moment leaves behind: the newest one whose save() had
+// returned, or a later one. A reader finds it at once; a new process finds it too, and tidies up.
+void check_every_prefix(const std::vector<Content>& contents, bool can_exchange, size_t* operations) {
   const ScratchFolder scratch("crash");
   std::vector<Operation> log;
-  std::map<size_t, int64_t> committed;  // operations so far -> newest step that save() promised
+  std::map<size_t, size_t> committed;  // operations so far -> saves that had returned
   HookedFileSystem files([&](const std::string& kind, const std::string& path, std::span<const std::byte> bytes) {
+    if (kind == "exchange" && !can_exchange) return;
     log.push_back({kind, path, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
   });
+  files.can_exchange = can_exchange;
   CheckpointStore store(scratch.path(), quiet({.keep_last = 1}, &files));
-  for (const int64_t step : {10, 20, 30}) {
-    store.save(Content(step).request());
-    committed[log.size()] = step;
+  for (size_t i = 0; i < contents.size(); ++i) {
+    store.save(contents[i].request());
+    committed[log.size()] = i + 1;
+    CHECK(entries_of(scratch.path()).size() == 1);
   }
-  REQUIRE(log.size() > 60);
   const ScratchFolder copies("crash-replay");
   for (const bool lose_renames : {false, true}) {
     for (size_t count = 1; count <= log.size(); ++count) {
@@ -135,17 +146,41 @@ TEST_CASE("every prefix of what is written, synced and renamed leaves a complete
       const std::string root = copies.path() + fmt::format("/{}-{}", lose_renames, count);
       fs::create_directories(root);
       replay(log, count, scratch.path(), root, lose_renames);
-      int64_t promised = 0;
-      for (const auto& [operations, step] : committed)
-        if (operations <= count) promised = step;
+      size_t promised = 0;
+      for (const auto& [operations_so_far, saves] : committed)
+        if (operations_so_far <= count) promised = saves;
+      const auto check = [&](const std::optional<OpenCheckpoint>& newest) {
+        if (promised > 0) REQUIRE(newest.has_value());
+        if (!newest.has_value()) return;
+        const auto first = contents.begin() + static_cast<std::ptrdiff_t>(promised == 0 ? 0 : promised - 1);
+        CHECK(std::any_of(first, contents.end(), [&](const Content& content) { return content.equals(*newest); }));
+      };
+      CheckpointFolder reader(root, [](const std::string&) {});
+      check(reader.newest_complete());
+      const size_t complete = reader.complete_steps().size();
       CheckpointStore after(root, quiet({.keep_last = 1}));
-      std::optional<OpenCheckpoint> newest = after.newest_complete();
-      if (promised > 0) REQUIRE(newest.has_value());
-      if (!newest.has_value()) continue;
-      CHECK(newest->manifest().step >= promised);
-      CHECK(Content(newest->manifest().step).equals(*newest));
+      check(after.newest_complete());
+      CHECK(after.list().size() == complete);
+      CHECK(entries_of(root).size() == complete);  // no leftovers
+      for (const StepFolder& folder : after.list()) CHECK(folder.path == after.step_path(folder.step));
+      fs::remove_all(root);
     }
   }
+  *operations = log.size();
+}
+
+TEST_CASE("every prefix of what is written, synced and renamed leaves a complete checkpoint") {
+  size_t operations = 0;
+  check_every_prefix({Content(10), Content(20), Content(30)}, true, &operations);
+  CHECK(operations > 60);
+}
+
+TEST_CASE("every prefix of saving a step again, whether or not the file system can swap, leaves it complete") {
+  const bool can_exchange = GENERATE(true, false);
+  CAPTURE(can_exchange);
+  size_t operations = 0;
+  check_every_prefix({Content(20), Content(20, 40, 1), Content(30)}, can_exchange, &operations);
+  CHECK(operations > 60);
 }
 
 }  // namespace

@@ -17,10 +17,10 @@ namespace esm::checkpoint {
 namespace fs = std::filesystem;
 
 /// Tensors "a" [n, 3], "b.weight" [7], "c" [2, 2, 2], their moments, and two tensors that are passed through. Every
-/// value follows from (step, role, index).
+/// value follows from (step, variant, role, index).
 class Content {
  public:
-  explicit Content(int64_t step, int64_t rows = 40) : step_(step) {
+  explicit Content(int64_t step, int64_t rows = 40, int64_t variant = 0) : step_(step), variant_(variant) {
     add("a", {rows, 3});
     add("b.weight", {7});
     add("c", {2, 2, 2});
@@ -77,7 +77,8 @@ class Content {
     Tensor tensor{.name = name, .shape = std::move(shape), .values = {}};
     for (int role = 0; role < 3; ++role)
       for (int64_t i = 0; i < element_count(tensor.shape); ++i)
-        tensor.values[role].push_back(static_cast<float>(step_ * 1000 + role * 100) + static_cast<float>(i) * 0.25f);
+        tensor.values[role].push_back(static_cast<float>(step_ * 1000 + variant_ * 10 + role * 100) +
+                                      static_cast<float>(i) * 0.25f);
     tensors_.push_back(std::move(tensor));
   }
   static TensorOut out(const Tensor& tensor, int role) {
@@ -88,7 +89,7 @@ class Content {
             .make = {}};
   }
 
-  int64_t step_;
+  int64_t step_, variant_;
   std::vector<Tensor> tensors_;
   std::vector<std::byte> ids_ = std::vector<std::byte>(16, std::byte{5});
 };

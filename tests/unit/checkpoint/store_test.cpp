@@ -94,10 +94,11 @@ TEST_CASE("saving a step again") {
     CHECK(std::equal(tensor.bytes.begin(), tensor.bytes.end(), other.parameters[1].bytes.begin()));
   }
   CHECK(entries_of(scratch.path()) == std::vector<std::string>{"step-000000010"});
-  // A file system that cannot swap: refused, the old one untouched.
+  // A file system that cannot swap.
   files.can_exchange = false;
-  CHECK_THROWS_AS(store.save(Content(10).request()), CheckpointError);
-  CHECK_NOTHROW(OpenCheckpoint(store.step_path(10)));
+  CHECK_FALSE(store.save(Content(10).request()).already_there);
+  CHECK(Content(10).equals(OpenCheckpoint(store.step_path(10))));
+  CHECK(store.save(Content(10).request()).already_there);
   CHECK(entries_of(scratch.path()) == std::vector<std::string>{"step-000000010"});
   // A damaged one gives way, and is kept aside.
   fs::resize_file(fs::path(store.step_path(10)) / "model-00001-of-00001.safetensors", 20);
@@ -113,6 +114,68 @@ TEST_CASE("saving a step again") {
   CHECK_THROWS_AS(store.save(Content(30).request()), CheckpointError);
   CHECK(read_text_file(scratch.path() + "/step-000000020") == "mine");
   CHECK(entries_of(scratch.path()).size() == 4);
+}
+
+TEST_CASE("a step that is replaced where nothing can be swapped is there whatever fails") {
+  const ScratchFolder scratch("store");
+  std::vector<std::string> seen;  // where step 10 lies before every operation
+  std::string broken;             // a part of the two paths of a rename that fails
+  bool stays_broken = false;
+  HookedFileSystem files([&](const std::string& operation, const std::string& path, auto) {
+    for (const StepFolder& folder : CheckpointFolder(scratch.path()).list())
+      if (folder.step == 10) seen.push_back(folder.path);
+    if (broken.empty() || operation != "rename" || path.find(broken) == std::string::npos) return;
+    if (!stays_broken) broken.clear();
+    throw CheckpointError("cannot " + operation + " " + path + ": Input/output error");
+  });
+  files.can_exchange = false;
+  CheckpointStore store(scratch.path(), quiet({.keep_last = 1}, &files));
+  const std::string place = store.step_path(10), aside = scratch.path() + "/.replaced-step-000000010";
+  const Content first(10), second(10, 40, 1), third(10, 40, 2);
+  store.save(first.request());
+
+  // The new one cannot take its place: the old one is put back.
+  broken = place + ".tmp-";
+  CHECK_THROWS_AS(store.save(second.request()), CheckpointError);
+  CHECK(first.equals(OpenCheckpoint(place)));
+  CHECK(entries_of(scratch.path()).size() == 1);
+
+  // Nor can that be done: it is found under its other name, with all that is asked of it.
+  stays_broken = true;
+  broken = "\n" + place;
+  CHECK_THROWS_AS(store.save(second.request()), CheckpointError);
+  CHECK_FALSE(fs::exists(place));
+  CheckpointFolder reader(scratch.path(), [](const std::string&) {});
+  REQUIRE(reader.list().size() == 1);
+  CHECK(reader.list()[0].path == aside);
+  CHECK(first.equals(*reader.newest_complete()));
+  REQUIRE(reader.complete_steps().size() == 1);
+  CHECK(reader.complete_steps()[0].path == aside);
+  CHECK(first.equals(*store.newest_complete()));
+
+  // Later it can; the next save puts it back first, and then replaces it.
+  broken.clear();
+  seen.clear();
+  store.save(second.request());
+  CHECK(second.equals(OpenCheckpoint(place)));
+  CHECK(entries_of(scratch.path()).size() == 1);
+  CHECK(std::find(seen.begin(), seen.end(), aside) != seen.end());
+  CHECK(std::find(seen.begin(), seen.end(), place) != seen.end());
+
+  // The old one cannot be removed: no harm, and a later start removes it.
+  broken = aside + "\n" + scratch.path() + "/" + std::string(kTrashPrefix);
+  store.save(third.request());
+  CHECK(entries_of(scratch.path()) == std::vector<std::string>{".replaced-step-000000010", "step-000000010"});
+  CHECK(third.equals(*store.newest_complete()));
+  CHECK(steps_of(store) == Steps{10});
+  const CheckpointStore restarted(scratch.path(), quiet());
+  CHECK(entries_of(scratch.path()) == std::vector<std::string>{"step-000000010"});
+
+  // Put back by a later start.
+  fs::rename(place, aside);
+  const CheckpointStore again(scratch.path(), quiet());
+  CHECK(third.equals(OpenCheckpoint(place)));
+  CHECK(entries_of(scratch.path()) == std::vector<std::string>{"step-000000010"});
 }
 
 TEST_CASE("retention keeps the last K, every M, the best and the pinned") {
