@@ -199,8 +199,8 @@ TEST_CASE("stopped within a validation, the run repeats it first thing") {
   std::string sets = "{";
   for (int i = 0; i < 40; ++i)
     sets += fmt::format("{}s{:02d}: tests/data/protein/tiny_train.fasta", i == 0 ? "" : ", ", i);
-  const std::vector<std::string> flags{"--train.max_steps=4", "--eval.every_steps=2", "--resume=auto", "--data.valid",
-                                       sets + "}"};
+  const std::vector<std::string> flags{"--train.max_steps=4",        "--eval.every_steps=2", "--resume=auto",
+                                       "--checkpoint.on_error=stop", "--data.valid",         sets + "}"};
   REQUIRE(run(train_command(tiny_config(a.path()), flags), in_repository()).exit_code == 0);
   auto stopped_flags = flags;
   stopped_flags.push_back("--run.log_every_steps=1");
