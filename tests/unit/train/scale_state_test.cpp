@@ -31,7 +31,7 @@ struct Scaled {
     const data::LoaderState position{.packer = {}, .samples = {}, .fingerprint = std::string(32, '0')};
     train::RunConfig config;
     config.model = model.config();
-    const std::optional<train::ModelSource> carried;
+    const train::Carried carried;
     return train::save_request({model, optimizer, state, position, config, carried});
   }
   std::vector<std::vector<uint8_t>> scale_bytes() {
