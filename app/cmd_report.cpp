@@ -52,7 +52,11 @@ constexpr std::array kReports{
 }  // namespace
 
 int cmd_report(int argc, char** argv) {
-  return run_subcommand("esmtrain report", "What a run has recorded, as tables and pictures.", kReports, argc, argv);
+  static char help[] = "--help";
+  std::array<char*, 2> listing{argv[0], help};
+  const bool bare = argc < 2;
+  return run_subcommand("esmtrain report", "What a run has recorded, as tables and pictures.", kReports,
+                        bare ? 2 : argc, bare ? listing.data() : argv);
 }
 
 }  // namespace esm::app

@@ -129,7 +129,7 @@ TEST_CASE("the log of a run says why it ended") {
       run(train_command(tiny_config(scratch.path()), {"--data.train", "nosuch.fasta"}), in_repository());
   INFO(failed.all());
   CHECK(failed.exit_code == 3);
-  CHECK_THAT(read_text_file(scratch.path() + "/run/train.log"), ContainsSubstring("error: nosuch.fasta"));
+  CHECK_THAT(read_text_file(scratch.path() + "/run/train.log"), ContainsSubstring("error: cannot open nosuch.fasta"));
 }
 
 TEST_CASE("early stop, best checkpoint and several validation sets") {
