@@ -9,7 +9,7 @@ namespace esm::kernels {
 namespace {
 
 constexpr int kTilesEach = 3;  // of a block
-constexpr int kBlocks = 3;
+constexpr int kBlocks = 3;     // of a multiprocessor
 
 /// How heads lie in tiles, which are as wide as their heads are together: up to 128 columns.
 struct Heads {
@@ -90,7 +90,7 @@ constexpr int kStagedBytes = 2 * 4 * kTileThreads * 16;  // a tile in BF16
 
 // A block takes the same columns of q, k and v, if they fill tiles, so that the rows of the tables that it read first
 // are still near when it reads them again. As soon as a thread has read a vector of a tile, that of the next tile is on
-// its way to the same place in shared memory, which no other thread reads. The tables are read a row ahead.
+// its way to the same place in shared memory, which no other thread reads.
 template <DType kTo>
 __global__ void __launch_bounds__(kTileThreads, kBlocks)
     rotary_fp8_backward_kernel(RotaryFp8BackwardArgs a, const __grid_constant__ Heads heads) {
@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks)
     for (int r = 0; r < 4; ++r) {
       Turn turn;
       if (turns) turn.load(a.cos + entries[0], a.sin + entries[0]);
-      const int done = entries[0];
-      entries[0] = entries[1], entries[1] = entries[2], entries[2] = entries[3], entries[3] = done;
+      const int this_row = entries[0];  // turned round, since registers have no index
+      entries[0] = entries[1], entries[1] = entries[2], entries[2] = entries[3], entries[3] = this_row;
       float first[8], second[8];
       unpack(Vec8<Bf16>{read16(place(r, 0))}, first);
       unpack(Vec8<Bf16>{read16(place(r, 1))}, second);

@@ -85,9 +85,12 @@ SetReport inspect(const std::vector<std::string>& paths, const InspectOptions& o
   std::vector<std::string> files;
   for (const std::string& path : expand_paths(paths)) {
     std::error_code error;
+    const bool prepared = fs::is_directory(path, error) || is_hdf5(path);
+    if (prepared && !reading.table.split.empty())
+      fail<DataError>("{}: what is prepared has no splits; leave --split out", path);
     if (fs::is_directory(path, error)) {
       for (const auto& shard : open_shard_folder(path, true)) set.read_shard(*shard);
-    } else if (is_hdf5(path)) {
+    } else if (prepared) {
       set.read_shard(ShardFile(path, true));
     } else {
       files.push_back(path);

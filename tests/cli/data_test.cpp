@@ -92,6 +92,9 @@ TEST_CASE("what a set without a usable sequence, or without splits, says") {
   CHECK_THAT(all.out, ContainsSubstring("median 3.5") && ContainsSubstring("split train: 2 records") &&
                           ContainsSubstring("split valid: 1 records") &&
                           ContainsSubstring("these splits are used together"));
+  const Finished shards = esm::test::run({ESM_EXE, "data", "inspect", out, "--split", "valid"});
+  CHECK(shards.exit_code == 3);
+  CHECK_THAT(shards.err, ContainsSubstring("what is prepared has no splits"));
 }
 
 TEST_CASE("a damaged shard is made again with --force") {
