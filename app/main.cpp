@@ -42,7 +42,7 @@ constexpr std::array kCommands{
 /// Fresh pages of a large block cost more than the arithmetic on them: on the CPUs we measured, operators ran 2 to 9
 /// times slower into memory that the allocator had just mapped. glibc maps and unmaps every block above 32 MiB anew and
 /// gives the top of the heap back; with these limits it keeps what it has got. LibTorch asks for huge pages when this
-/// variable is set: 4 to 6 % of a training step. Whoever sets it to 0 has it so.
+/// variable is set: some 5 % of a training step, see DECISIONS 31. Whoever sets it to 0 has it so.
 void keep_freed_memory() {
   constexpr int kLimitBytes = 1 << 30;
   mallopt(M_MMAP_THRESHOLD, kLimitBytes);

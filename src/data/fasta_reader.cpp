@@ -76,7 +76,7 @@ class FastaParser {
       const std::string line = excerpt(rest);
       const char* const advice =
           rest[0] == '@' ? ". This looks like FASTQ (nucleotide reads); protein sequences are wanted"
-          : line.find_first_of(",\t?") != std::string::npos
+          : rest.substr(0, rest.find('\n')).find_first_of(",\t") != std::string_view::npos
               ? ". A table has a name that ends in .csv or .tsv, or is read with --format csv or tsv"
               : "";
       fail<DataError>("{}:{}: not FASTA: text before the first '>' header: \"{}\"{}", path_, line_, line, advice);
