@@ -33,6 +33,14 @@ int64_t tokens_in(const BatchPlan& plan, const PackerOptions& options) {
   return sum;
 }
 
+/// Of a packer that cuts several batches at once.
+PackerOptions bucketed_options(const std::vector<int64_t>& lengths) {
+  PackerOptions options = options_for(lengths, 8192, 300);
+  options.layout = Layout::kBshd;
+  options.bucketed = true;
+  return options;
+}
+
 }  // namespace
 
 TEST_CASE("packs of protein-like lengths are full and never over the budget") {
@@ -181,9 +189,7 @@ TEST_CASE("rows are as long as the longest, in multiples of 8, and as many as fi
 
 TEST_CASE("batches of a state that do not fit its pending samples are cut anew") {
   const auto lengths = protein_lengths(500);
-  PackerOptions options = options_for(lengths, 8192, 300);
-  options.layout = Layout::kBshd;
-  options.bucketed = true;
+  PackerOptions options = bucketed_options(lengths);
   Packer packer(options);
   BatchPlan plan;
   packer.next(plan);
@@ -209,9 +215,7 @@ TEST_CASE("batches of a state that do not fit its pending samples are cut anew")
 
 TEST_CASE("states of another data set or of other settings") {
   const auto lengths = protein_lengths(500);
-  PackerOptions options = options_for(lengths, 8192, 300);
-  options.layout = Layout::kBshd;
-  options.bucketed = true;
+  PackerOptions options = bucketed_options(lengths);
   Packer packer(options);
   BatchPlan plan;
   packer.next(plan);
