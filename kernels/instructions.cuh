@@ -24,6 +24,15 @@ __device__ inline void store8_bytes(void* p, const uint2& v) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
 }
 
+/// As store16 and store8_bytes; the lines are the first to leave the L2 cache.
+__device__ inline void store16_first(void* p, const uint4& v) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+__device__ inline void store8_bytes_first(void* p, const uint2& v) {
+  asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
+}
+
 /// Brings the line to the L1 cache.
 __device__ inline void prefetch(const float* p) { asm volatile("prefetch.global.L1 [%0];" ::"l"(p)); }
 

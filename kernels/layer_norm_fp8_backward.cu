@@ -11,7 +11,7 @@
 // of its team, so that the column sums stay in registers. Rows come by bulk copies into a ring of each team, which
 // keeps tens of KiB on their way without registers, also while the block turns the bytes of a group of rows, which wait
 // in shared memory. 32 rows make whole sectors of the transposed copies, 128 whole lines; neighbouring blocks have
-// neighbouring groups, so that the lines fill up while they are in the L2 cache.
+// neighbouring groups, so that the lines fill up while they are in the L2 cache, which rows leave first.
 namespace esm::kernels {
 namespace {
 
@@ -221,12 +221,12 @@ __global__ void __launch_bounds__(32 * kMaxWarps, 1)
       if (has_columns) {                     // the other lanes have no dx of their own
         dx_amax.see(dx_bf16);
         const uint64_t to = static_cast<uint64_t>(static_cast<uint32_t>(row)) * cols + column;
-        store8(static_cast<Bf16*>(a.dx) + to, dx_bf16);
+        store16_first(static_cast<Bf16*>(a.dx) + to, dx_bf16.a);
         const uint32_t at = staged + row_in_group * cols + row_in_group / 16u * (kGaps / kGroup);
         if (wants_dx8) {
           unpack(dx_bf16, dx);
           const uint2 dx_bytes = fp8_bytes<kGradient>(dx, dx_scale);
-          if (a.dx8.rows != nullptr) store8_bytes(a.dx8.rows + to, dx_bytes);
+          if (a.dx8.rows != nullptr) store8_bytes_first(a.dx8.rows + to, dx_bytes);
           if (turn_dx) write8(at + layout.staged_dx, dx_bytes);
         }
         if (turn_y) write8(at + layout.staged_y, fp8_bytes<DType::kF8E4M3>(y, y_scale));
