@@ -4,10 +4,10 @@
 namespace esm::ops::cpu {
 
 int64_t attention_scratch(int64_t max_seqlen, int64_t head_dim) {
-  // The larger need: backward of the wider build (attention_simd.h): 16 lanes, blocks of 16 queries.
-  constexpr int64_t kRows = 16;
-  const int64_t n = (max_seqlen + 31) / 32 * 32, d = (head_dim + 15) / 16 * 16;
-  return 2 * n * d + 3 * n * d + 2 * kRows * (n + 16) + 3 * kRows * d;
+  // The larger need: backward of the wider build (attention_simd.h): 16 lanes, blocks of 16 queries and 32 keys.
+  constexpr int64_t kRows = 16, kKeys = 32;
+  const int64_t n = (max_seqlen + kKeys - 1) / kKeys * kKeys, d = (head_dim + 15) / 16 * 16;
+  return 5 * n * d + 2 * kRows * kKeys + 3 * kRows * d;
 }
 
 template <class T>
