@@ -1,7 +1,6 @@
 #include "checkpoint/manifest.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -101,10 +100,9 @@ class Reader {
 
  private:
   int64_t to_count(const Json& value, const char* key) const {
-    const bool fits = value.is_number_unsigned() &&
-                      value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    if (!fits) wrong(key, "a non-negative integer");
-    return value.get<int64_t>();
+    const std::optional<int64_t> count = json_integer(value);
+    if (!count.has_value() || *count < 0) wrong(key, "a non-negative integer");
+    return *count;
   }
 
   const Json& object_;

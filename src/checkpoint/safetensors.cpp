@@ -52,10 +52,10 @@ json parse_object(std::string_view text, const std::string& where) {
 
 // A non-negative integer that fits int64.
 int64_t get_count(const json& value, const std::string& what) {
-  const bool fits =
-      value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (!fits) fail<CheckpointError>("{}: expected a non-negative integer, found {}", what, value.dump().substr(0, 40));
-  return value.get<int64_t>();
+  const std::optional<int64_t> count = json_integer(value);
+  if (!count.has_value() || *count < 0)
+    fail<CheckpointError>("{}: expected a non-negative integer, found {}", what, value.dump().substr(0, 40));
+  return *count;
 }
 
 // Bytes of a tensor; refuses an overflow.

@@ -37,8 +37,9 @@ bool ConfigJson::has(const char* key) const { return impl_->root.contains(key) &
 
 int64_t ConfigJson::integer(const char* key, int64_t fallback) const {
   if (!has(key)) return fallback;
-  if (!impl_->root[key].is_number_integer()) wrong_type(key, "an integer");
-  return impl_->root[key].get<int64_t>();
+  const std::optional<int64_t> value = json_integer(impl_->root[key]);
+  if (!value.has_value()) wrong_type(key, "an integer");
+  return *value;
 }
 
 int64_t ConfigJson::size(const char* key, int64_t limit) const {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/json_limits.h"
 #include "base/json_writer.h"
 #include "base/log.h"
 #include "config/config.h"
@@ -134,11 +135,15 @@ std::string position_json(const data::LoaderState& position) {
 
 data::LoaderState parse_position(const std::string& text, const std::string& path) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
-  try {
-    return data::LoaderState::from_integers(json.at("loader").get<std::vector<int64_t>>());
-  } catch (const nlohmann::json::exception&) {
-    fail<CheckpointError>("{}: the position in the data is missing or damaged", path);
+  const auto damaged = [&] { fail<CheckpointError>("{}: the position in the data is missing or damaged", path); };
+  if (!json.is_object() || !json.contains("loader") || !json["loader"].is_array()) damaged();
+  std::vector<int64_t> integers;
+  for (const auto& value : json["loader"]) {
+    const std::optional<int64_t> integer = json_integer(value);
+    if (!integer.has_value()) damaged();
+    integers.push_back(*integer);
   }
+  return data::LoaderState::from_integers(integers);
 }
 
 /// Where a role of a checkpoint lies in a model. Master weights in two halves have no place of their own.

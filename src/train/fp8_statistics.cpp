@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/json_limits.h"
 #include "base/json_writer.h"
 #include "train/step_rows.h"
 
@@ -34,11 +35,13 @@ LayerStatistics layer_of(const Json& json) {
           .grad_norm = number(json, "grad_norm")};
 }
 
-// Throws exceptions of the JSON library.
+// Throws exceptions of the JSON library, and DataError.
 StepStatistics row_of(std::string_view line) {
   const Json json = Json::parse(line);
   StepStatistics row;
-  row.step = json.at("step").get<int64_t>();
+  const std::optional<int64_t> step = json_integer(json.at("step"));
+  if (!step.has_value()) fail<DataError>("'step' is no integer");
+  row.step = *step;
   for (const Json& tensor : json.at("tensors")) row.tensors.push_back(tensor_of(tensor));
   for (const Json& layer : json.at("layers")) row.layers.push_back(layer_of(layer));
   return row;
@@ -73,7 +76,11 @@ std::vector<StepStatistics> read_statistics(const std::string& path) {
     ++number;
     try {
       rows.push_back(row_of(rest.substr(0, end)));
+    } catch (const Json::parse_error&) {
+      fail<DataError>("{}:{}: damaged: not JSON", path, number);
     } catch (const Json::exception& e) {
+      fail<DataError>("{}:{}: no row of FP8 statistics: {}", path, number, e.what());
+    } catch (const DataError& e) {
       fail<DataError>("{}:{}: no row of FP8 statistics: {}", path, number, e.what());
     }
     if (rows.size() > 1 && rows.back().step <= rows[rows.size() - 2].step)

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/json_limits.h"
 #include "base/json_writer.h"
 #include "train/model_source.h"
 #include "train/tensor_rows.h"
@@ -51,7 +52,7 @@ Origin parse_origin(const std::string& json_text, const std::string& where) {
       origin.dtypes[name] = parse_type(dtype.get<std::string>());
     origin.has_decoder = root.at("has_decoder").get<bool>();
     origin.variant.prefix = root.at("prefix").get<std::string>();
-    origin.variant.vocab_rows = root.at("vocab_rows").get<int64_t>();
+    origin.variant.vocab_rows = json_integer(root.at("vocab_rows")).value_or(0);
     origin.variant.interleaved_qkv = root.at("interleaved_qkv").get<bool>();
     for (const auto& [tensor, file] : root.at("side_files").items())
       origin.side_files[tensor] = file.get<std::string>();

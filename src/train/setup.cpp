@@ -168,6 +168,15 @@ std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume,
                                                       const std::string& run_dir) {
   if (resume == "auto") return store.newest_complete();
   if (resume != "none") {
+    if (!std::filesystem::exists(resume))
+      fail<CheckpointError>(
+          "--resume {}: there is no such folder; expected auto, none, or the folder of a checkpoint{}", resume,
+          store.list().empty() ? "" : fmt::format(" (newest: {})", store.list().front().path));
+    if (std::filesystem::is_directory(std::filesystem::path(resume) / "checkpoints"))
+      fail<CheckpointError>(
+          "--resume {}: that is the folder of a run; give one in {}/checkpoints, or --resume auto with "
+          "--run.dir {}",
+          resume, resume, resume);
     checkpoint::OpenCheckpoint found(resume);
     if (!store.list().empty() && !is_in_folder(resume, store.path()))
       fail<ConfigError>(

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/json_limits.h"
 #include "base/json_writer.h"
 
 namespace esm::train {
@@ -65,6 +66,11 @@ TrainState TrainState::from_json(const std::string& text) {
         if (json.contains(name))
           value =
               json.at(name).is_null() ? std::numeric_limits<double>::quiet_NaN() : json.at(name).template get<double>();
+      } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, int64_t>) {
+        const std::optional<int64_t> count = json_integer(json.at(name));
+        if (!count.has_value() || *count < 0)
+          fail<CheckpointError>("the counters in the checkpoint: '{}' is no count", name);
+        value = *count;
       } else {
         json.at(name).get_to(value);
       }

@@ -64,6 +64,13 @@ TEST_CASE("inspect: a run, the command that resumes it, its checkpoints, differe
       {ESM_EXE, "train", run_folder + "/config.yaml", "--resume", "auto", "--train.max_steps", "6"}, in_repository());
   INFO(resumed.all());
   REQUIRE(resumed.exit_code == 0);
+  for (const auto& [name, advice] :
+       {std::pair(run_folder, "that is the folder of a run"), std::pair(first + "0", "there is no such folder")}) {
+    const Finished refused = run({ESM_EXE, "train", run_folder + "/config.yaml", "--resume", name}, in_repository());
+    INFO(refused.all());
+    CHECK(refused.exit_code == 6);
+    CHECK_THAT(refused.err, ContainsSubstring(advice) && ContainsSubstring("checkpoints"));
+  }
   const auto older = as_json(inspect({first + "/", "--json"}));
   CHECK(older["resume"]["command"] == "esmtrain train " + run_folder + "/config.yaml --resume " + first);
   CHECK_THAT(older["resume"]["note"].get<std::string>(), ContainsSubstring("up to step 6"));

@@ -75,6 +75,11 @@ TEST_CASE("report fp8 says what is wrong and what to do") {
   check({scratch.path()}, 3, "fp8.statistics_every_steps");
   write_file_atomically(scratch.path() + "/fp8.jsonl", "");
   check({scratch.path()}, 3, "has no row yet");
+  for (const auto& [row, text] : {std::pair("{\"step\": 1\n", "fp8.jsonl:1: damaged: not JSON"),
+                                  std::pair("{\"step\": 1e300}\n", "'step' is no integer")}) {
+    write_file_atomically(scratch.path() + "/fp8.jsonl", row);
+    check({scratch.path()}, 3, text);
+  }
   write_file_atomically(scratch.path() + "/fp8.jsonl", statistics_row(1));
   check({scratch.path(), "--metric", "amaxx"}, 2, "did you mean amax");
   check({scratch.path(), "--tensor", "fc2.x"}, 2, "did you mean fc1.x?");

@@ -64,4 +64,11 @@ TEST_CASE("state survives JSON, and damage is named") {
   }
   CHECK_THROWS_AS(TrainState::from_json("[]"), CheckpointError);
   CHECK_THROWS_WITH(TrainState::from_json("{\"step\": 1}"), ContainsSubstring("updates"));
+  for (const char* no_count : {"-1", "1e300", "1.5", "true", "18446744073709551615"}) {
+    CAPTURE(no_count);
+    std::string text = state.to_json();
+    text.replace(text.find("\"tokens\""), text.find(',', text.find("\"tokens\"")) - text.find("\"tokens\""),
+                 fmt::format("\"tokens\":{}", no_count));
+    CHECK_THROWS_WITH(TrainState::from_json(text), ContainsSubstring("'tokens' is no count"));
+  }
 }
