@@ -86,14 +86,17 @@ void NewFolder::commit() {
   files_->sync_folder(parent.empty() ? "." : parent);
 }
 
-// --force replaces a model, never some other folder that happens to be named.
+// An empty folder is as good as none. --force replaces a model, never some other folder that happens to be named.
 void NewFolder::refuse_existing() const {
   if (!fs::exists(fs::symlink_status(path_))) return;
+  const bool folder = fs::is_directory(path_);
+  if (folder && fs::is_empty(path_)) return;
+  const bool model = folder && (fs::exists(fs::path(path_) / "config.json") ||
+                                fs::exists(fs::path(path_) / checkpoint::kManifestName));
+  if (!model)
+    fail<CheckpointError>("{} is there already and no folder of a model, so it is not replaced; choose another name",
+                          path_);
   if (!replace_) fail<CheckpointError>("{} is there already; remove it or give --force", path_);
-  const bool model = fs::is_directory(path_) && (fs::exists(fs::path(path_) / "config.json") ||
-                                                 fs::exists(fs::path(path_) / checkpoint::kManifestName));
-  if (!model && !(fs::is_directory(path_) && fs::is_empty(path_)))
-    fail<CheckpointError>("{} is no folder of a model; it is not replaced", path_);
 }
 
 }  // namespace esm::train

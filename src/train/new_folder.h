@@ -9,8 +9,8 @@
 namespace esm::train {
 
 /// A folder made under a temporary name beside `path`; commit() puts it in its place, else it is removed again.
-/// replace: a folder of a model that is there already gives way. Throws CheckpointError, and ExportStopped from any
-/// write after should_stop (if given) has said yes.
+/// An empty folder that is there already gives way; with `replace` one of a model does too. Throws CheckpointError, and
+/// ExportStopped from any write after should_stop (if given) has said yes.
 class NewFolder {
  public:
   NewFolder(const std::string& path, bool replace, std::function<bool()> should_stop);

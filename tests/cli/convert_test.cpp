@@ -55,7 +55,21 @@ TEST_CASE("convert: harmless tensors of a Hugging Face file are named once") {
   CHECK_THAT(done.out, ContainsSubstring("passed through: esm.embeddings.position_embeddings.weight\n") &&
                            ContainsSubstring("rotary_embeddings.inv_freq (2 tensors)\n"));
   CHECK(esm::read_text_file(out + "/model.safetensors") == esm::read_text_file(kOddities + "tiny_hf.safetensors"));
-  check_refused(convert({kOddities + "tiny_hf.safetensors", out, "--to", "hf"}), 6, "there already");
+  check_refused(convert({kOddities + "tiny_hf.safetensors", out, "--to", "hf"}), 6, "or give --force");
+
+  // A name that is taken: by nothing, by a file, by a folder of other things.
+  const std::string empty = scratch.path() + "/empty", other = scratch.path() + "/other", file = other + "/notes";
+  fs::create_directory(empty);
+  fs::create_directory(other);
+  esm::write_file_atomically(file, "notes");
+  CHECK(convert({kOddities + "tiny_hf.safetensors", empty, "--to", "hf"}).exit_code == 0);
+  CHECK(fs::exists(empty + "/config.json"));
+  for (const std::string& taken : {file, other}) {
+    check_refused(convert({kOddities + "tiny_hf.safetensors", taken, "--to", "hf"}), 6, "choose another name");
+    check_refused(convert({kOddities + "tiny_hf.safetensors", taken, "--to", "hf", "--force"}), 6,
+                  "choose another name");
+  }
+  CHECK(esm::read_text_file(file) == "notes");
 }
 
 TEST_CASE("convert: damaged files and wrong arguments are refused, and nothing is written") {
