@@ -44,13 +44,16 @@ std::string hash_hex(std::span<const std::byte> bytes) {
 
 std::string hash_hex(std::string_view text) { return hash_hex(std::as_bytes(std::span(text.data(), text.size()))); }
 
-std::string hash_file(const std::string& path) {
+std::string hash_file(const std::string& path, const std::function<void()>& now_and_then) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) fail<DataError>("cannot read {}: {}", path, std::strerror(errno));
   Hasher hasher;
   std::vector<std::byte> buffer(1 << 20);
   size_t n = 0;
-  while ((n = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0) hasher.update(std::span(buffer.data(), n));
+  while ((n = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0) {
+    hasher.update(std::span(buffer.data(), n));
+    if (now_and_then) now_and_then();
+  }
   if (std::ferror(file.get()) != 0) fail<DataError>("cannot read {}: {}", path, std::strerror(errno));
   return hasher.hex();
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,7 +33,8 @@ uint64_t hash64(std::span<const std::byte> bytes);
 
 std::string hash_hex(std::string_view text);
 std::string hash_hex(std::span<const std::byte> bytes);
-/// Hash of a file's content. Throws DataError when it cannot be read.
-std::string hash_file(const std::string& path);
+/// Hash of a file's content; now_and_then is called while it is read, and may throw. Throws DataError when it cannot be
+/// read.
+std::string hash_file(const std::string& path, const std::function<void()>& now_and_then = {});
 
 }  // namespace esm

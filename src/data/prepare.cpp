@@ -142,7 +142,10 @@ std::string progress_text(const PrepareProgress& p) {
 
 std::string inputs_hash(const std::vector<std::string>& files, const PrepareOptions& options) {
   std::vector<std::string> hashes;
-  for (const std::string& file : files) hashes.push_back(hash_file(file));
+  for (const std::string& file : files)
+    hashes.push_back(hash_file(file, [&] {
+      if (options.should_stop && options.should_stop()) throw PrepareStopped("stopped; nothing was written");
+    }));
   return combined_hash(files, hashes, options);
 }
 

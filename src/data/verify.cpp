@@ -24,7 +24,7 @@ std::string shard_problem(const std::string& path) {
   return "";
 }
 
-FileVerdict verdict_of(const std::string& path, const std::string& expected_hash) {
+FileVerdict verdict_of(const std::string& path, const std::string& expected_hash, const std::function<void()>& ask) {
   FileVerdict verdict{path, 0, ""};
   std::error_code error;
   if (!fs::exists(path, error)) {
@@ -35,7 +35,7 @@ FileVerdict verdict_of(const std::string& path, const std::string& expected_hash
   if (path.ends_with(".h5")) verdict.problem = shard_problem(path);
   if (!verdict.problem.empty() || expected_hash.empty()) return verdict;
   try {
-    if (hash_file(path) != expected_hash) verdict.problem = path + ": its bytes are not those that were written";
+    if (hash_file(path, ask) != expected_hash) verdict.problem = path + ": its bytes are not those that were written";
   } catch (const DataError& unreadable) {
     verdict.problem = unreadable.what();
   }
@@ -53,7 +53,7 @@ std::vector<FileVerdict> verify_shards(const std::string& path, const std::funct
     if (!fs::exists(path, error)) fail<DataError>("cannot open {}: no such file or folder", path);
     if (!is_hdf5(path))
       fail<DataError>("{} is neither a folder of `esmtrain data prepare` nor a shard: only these have checksums", path);
-    return {verdict_of(path, "")};
+    return {verdict_of(path, "", ask)};
   }
   const std::string report = (fs::path(path) / kReportJson).string();
   const std::vector<std::string> shards = shard_names(path);
@@ -63,7 +63,7 @@ std::vector<FileVerdict> verify_shards(const std::string& path, const std::funct
   std::vector<FileVerdict> verdicts;
   std::map<std::string, std::string> expected;  // name -> hash; empty: not known
   for (const std::string& name : shards) expected[name] = "";
-  FileVerdict report_verdict = verdict_of(report, "");
+  FileVerdict report_verdict = verdict_of(report, "", ask);
   if (report_verdict.problem.empty()) {
     const std::string json = read_text_file(report);
     if (is_sealed(json)) {
@@ -76,7 +76,7 @@ std::vector<FileVerdict> verify_shards(const std::string& path, const std::funct
   verdicts.push_back(std::move(report_verdict));
   for (const auto& [name, hash] : expected) {
     ask();
-    FileVerdict verdict = verdict_of((fs::path(path) / name).string(), hash);
+    FileVerdict verdict = verdict_of((fs::path(path) / name).string(), hash, ask);
     if (report_sound && hash.empty()) verdict.problem = verdict.path + " does not belong to this set";
     verdicts.push_back(std::move(verdict));
   }

@@ -12,6 +12,7 @@
 #include "data/clusters.h"
 #include "data/shard_folder.h"
 #include "data/tokenizer.h"
+#include "data/verify.h"
 #include "data_fixture.h"
 #include "support/catch.h"
 
@@ -179,6 +180,20 @@ TEST_CASE("an input that breaks off late leaves no folder, though shards were wr
   CHECK_FALSE(fs::exists(scratch / "out"));
 }
 
+TEST_CASE("comparing with what is there already can be stopped within a file") {
+  const Scratch scratch;
+  scratch.write("good.fasta", ">a\n" + std::string(5'000'000, 'A') + "\n");
+  prepare({scratch / "good.fasta"}, scratch / "out", {});
+  PrepareOptions options;
+  int calls = 0;
+  options.should_stop = [&] { return ++calls > 3; };
+  CHECK_THROWS_AS(prepare({scratch / "good.fasta"}, scratch / "out", options), PrepareStopped);
+  CHECK(calls == 4);
+  calls = 0;
+  CHECK_THROWS_AS(verify_shards(scratch / "out", options.should_stop), PrepareStopped);
+  CHECK(prepare({scratch / "good.fasta"}, scratch / "out", {}).already_there);
+}
+
 TEST_CASE("many shards hold the same sequences as one, in the same order") {
   const Scratch scratch;
   prepare({test_data("protein/tiny_train.fasta")}, scratch / "one", {});
@@ -342,7 +357,7 @@ TEST_CASE("who waits for another process that prepares the same hears a wish to 
   REQUIRE(locks.size() == 2);
   REQUIRE(made.size() == 2);
   for (const std::string& name : made) fs::remove_all(name);
-  options.should_stop = [] { return true; };
+  options.should_stop = [calls = 0]() mutable { return ++calls > 2; };  // not while the inputs are read
   CHECK_THROWS_WITH(open_dataset({input}, options), ContainsSubstring("another process"));
   CHECK_THROWS_WITH(open_clusters({table}, set, options), ContainsSubstring("another process"));
   locks.clear();
