@@ -158,7 +158,7 @@ TEST_CASE("all frames of a zstd file are read; one that is cut or changed is ref
   CHECK(read(folder.write("x.fasta.zst", zstd(">a\nMK") + skippable + zstd("") + zstd("V\n>b\nL"))).all ==
         List{{"a", "MKV"}, {"b", "L"}});
   std::string text = ">a\n";
-  for (int i = 0; i < 3000000; ++i) text += static_cast<char>('A' + i * i % 23);
+  for (int64_t i = 0; i < 3000000; ++i) text += static_cast<char>('A' + i * i % 23);
   const std::string whole = zstd(text);
   CHECK(read(folder.write("x.zst", whole)).all[0].second.size() == 3000000);
   for (size_t n = 4; n < whole.size(); n += 1 + n / 50) {
