@@ -18,9 +18,6 @@ using namespace esm;
 using namespace esm::data;
 using namespace esm::data::test;
 
-// HDF5 1.10 loses 424 bytes whenever it meets damaged metadata; LeakSanitizer asks here what to forgive.
-extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5\n"; }
-
 namespace {
 
 std::vector<uint8_t> all_of(const ShardFile& shard, int64_t record) {
