@@ -118,7 +118,7 @@ struct HeadAttention {
     for (int64_t j = 0; j < n; j += 4) {
       const float* column = from + j / kKeys * kKeys * d_up + j % kKeys;
       const int64_t rows = n - j < 4 ? n - j : 4;
-      for (int64_t c = 0; c < d; c += 4) {  // d_up is a multiple of kColumns
+      for (int64_t c = 0; c < d; c += 4) {  // d_up is a multiple of four
         float block[4][4];
         transpose4(column + c * kKeys, kKeys, block[0], 4, factor);
         for (int64_t r = 0; r < rows; ++r)

@@ -51,7 +51,7 @@ bool is_in_folder(const std::string& path, const std::string& folder);
 
 /// Finds the checkpoint to resume: none for "none" (throws ConfigError when the run folder holds checkpoints) and for
 /// "auto" without any; otherwise opens and verifies it. A path outside the run folder is taken only while that holds no
-/// checkpoints.
+/// checkpoints. Throws CheckpointError for a path that is no folder of a checkpoint, saying what it is.
 std::optional<checkpoint::OpenCheckpoint> find_resume(const std::string& resume, checkpoint::CheckpointStore& store,
                                                       const std::string& run_dir);
 
